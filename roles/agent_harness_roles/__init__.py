@@ -1,0 +1,1 @@
+"""The role runner, and one folder per role."""
