@@ -39,6 +39,8 @@ class SandboxSpec:
     tmp_size: int = 512 << 20
     network: str = "none"
     runtime: str | None = None
+    uid: int = 1000
+    gid: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
