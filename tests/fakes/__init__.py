@@ -1,0 +1,1 @@
+"""In-memory and scripted doubles of the ports and of providers."""
