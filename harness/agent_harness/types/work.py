@@ -45,6 +45,8 @@ class Check:
     command: str
     kind: CheckKind = CheckKind.TESTS
     timeout_s: float = 600.0
+    no_worse: bool = False
+    """Accept a failing check when nothing fails that did not fail on the base (default: it must pass)."""
 
 
 @dataclass(frozen=True, slots=True)

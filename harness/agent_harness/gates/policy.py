@@ -1,0 +1,211 @@
+"""The policy gate: what a change may touch, decided from tree entries alone. Pure but for reading two files."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from agent_harness.gates import Case
+from agent_harness.types import Allowance, Change, Check, GateOutcome, GateResult
+
+Read = Callable[[str, str], bytes | None]
+"""(tree or commit, path) -> the file's bytes, or None where there is none."""
+
+ALWAYS_CHECK_CONFIG = (
+    "conftest.py",
+    "**/conftest.py",
+    "pytest.ini",
+    ".pytest.ini",
+    "pytest.toml",
+    "tox.ini",
+    "noxfile.py",
+    "sitecustomize.py",
+    "**/sitecustomize.py",
+    "usercustomize.py",
+    "jest.config.*",
+    "vitest.config.*",
+    ".mocharc.*",
+    "karma.conf.*",
+    "phpunit.xml*",
+    ".rspec",
+    # Files that a runner started in the root would import instead of the real one.
+    "pytest.py",
+    "pytest/**",
+    "_pytest/**",
+    "pluggy/**",
+    "unittest.py",
+    "unittest/**",
+)
+"""Files that change how tests are found, skipped or judged, whatever is written in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The limits of a change, from the base configuration. Sizes in bytes."""
+
+    protected: tuple[str, ...]
+    keep: tuple[str, ...]
+    max_files: int
+    max_bytes: int
+    max_file_bytes: int
+    allow_binary: bool
+
+
+def matches(path: str, globs: Sequence[str]) -> str | None:
+    """The first glob that takes a path: `*` within one name, `**` across folders, `dir/` and `dir/**` all below."""
+    for glob in globs:
+        pattern = glob + "**" if glob.endswith("/") else glob
+        if re.fullmatch(_regex(pattern), path):
+            return glob
+    return None
+
+
+def _regex(glob: str) -> str:
+    out, i = "", 0
+    while i < len(glob):
+        if glob.startswith("**/", i):
+            out, i = out + "(?:.*/)?", i + 3
+        elif glob.startswith("**", i):
+            out, i = out + ".*", i + 2
+        elif glob[i] == "*":
+            out, i = out + "[^/]*", i + 1
+        elif glob[i] == "?":
+            out, i = out + "[^/]", i + 1
+        else:
+            out, i = out + re.escape(glob[i]), i + 1
+    return out
+
+
+class PolicyGate:
+    """Refuses a change that touches what it may not, is too large, or alters how it will be judged."""
+
+    name = "policy"
+
+    def __init__(self, policy: Policy, checks: Sequence[Check], read: Read) -> None:
+        self._policy, self._checks, self._read = policy, checks, read
+
+    def judge(self, case: Case) -> GateResult:
+        """Every broken rule is named, with the way out where there is one."""
+        reasons = [f"{r.path}: {r.reason}" for r in case.candidate.refusals]
+        for change in case.candidate.changes:
+            reasons += self._touches(change, case.item.allow_paths)
+            reasons += self._sizes(change)
+        reasons += self._totals(case.candidate.changes)
+        if Allowance.CHECK_CONFIG not in case.item.allow:
+            reasons += self._check_config(case)
+        outcome = GateOutcome.FAIL if reasons else GateOutcome.PASS
+        return GateResult(self.name, outcome, tuple(reasons), {"files": [c.shown for c in case.candidate.changes]})
+
+    def _touches(self, change: Change, allowed: Sequence[str]) -> list[str]:
+        path = change.path.decode("utf-8", "surrogateescape")
+        if matches(path, allowed):
+            return []
+        if glob := matches(path, self._policy.protected):
+            return [f"{change.shown}: protected by `{glob}` (an item may ask for it: --allow-path)"]
+        existed = change.old_mode != "000000"
+        if existed and (glob := matches(path, self._policy.keep)):
+            return [f"{change.shown}: an existing file kept by `{glob}` was {_did(change)} (--allow-path allows it)"]
+        return []
+
+    def _sizes(self, change: Change) -> list[str]:
+        reasons = []
+        if change.new_mode == "160000":
+            reasons.append(f"{change.shown}: a submodule entry was added or moved")
+        if change.new_size > self._policy.max_file_bytes:
+            reasons.append(
+                f"{change.shown}: {change.new_size} bytes, over max_file_bytes {self._policy.max_file_bytes}"
+            )
+        if change.binary and change.new_mode != "000000" and not self._policy.allow_binary:
+            reasons.append(f"{change.shown}: a binary file (policy.allow_binary is false)")
+        return reasons
+
+    def _totals(self, changes: Sequence[Change]) -> list[str]:
+        reasons = []
+        if len(changes) > self._policy.max_files:
+            reasons.append(f"{len(changes)} files changed, over policy.max_files {self._policy.max_files}")
+        total = sum(change.new_size for change in changes)
+        if total > self._policy.max_bytes:
+            reasons.append(f"the changed files hold {total} bytes, over policy.max_bytes {self._policy.max_bytes}")
+        return reasons
+
+    def _check_config(self, case: Case) -> list[str]:
+        reasons = []
+        words = _words(self._checks)
+        for change in case.candidate.changes:
+            path = change.path.decode("utf-8", "surrogateescape")
+            if matches(path, case.item.allow_paths):
+                continue
+            why = self._steers_checks(path, case, words)
+            if why:
+                reasons.append(f"{change.shown}: {why}, which changes how the work is judged (--allow check-config)")
+        return reasons
+
+    def _steers_checks(self, path: str, case: Case, words: frozenset[str]) -> str:
+        if matches(path, ALWAYS_CHECK_CONFIG):
+            return "check configuration"
+        if path in words and not _is_test(path):
+            return "a script the checks run"
+        if path in {"Makefile", "makefile", "GNUmakefile"} and "make" in words:
+            return "the makefile the checks run"
+        if reader := _SECTIONS.get(path.rsplit("/", 1)[-1]):
+            old, new = (self._read(tree, path) for tree in (case.base, case.candidate.tree))
+            if _settings(reader, old) != _settings(reader, new):
+                return "its test settings differ"
+        return ""
+
+
+def _did(change: Change) -> str:
+    return "deleted" if change.new_mode == "000000" else "changed"
+
+
+def _is_test(path: str) -> bool:
+    name = path.rsplit("/", 1)[-1]
+    return any(fnmatchcase(name, glob) for glob in ("test_*", "*_test.*", "*.test.*", "*.spec.*"))
+
+
+def _words(checks: Sequence[Check]) -> frozenset[str]:
+    words: set[str] = set()
+    for check in checks:
+        try:
+            parts = shlex.split(check.command, comments=True)
+        except ValueError:
+            parts = check.command.split()
+        words |= {part.removeprefix("./") for part in parts}
+    return frozenset(words)
+
+
+def _pyproject(text: str) -> Any:
+    tool = tomllib.loads(text).get("tool", {})
+    return {name: tool.get(name) for name in ("pytest", "coverage", "tox", "nox", "hatch")}
+
+
+def _setup_cfg(text: str) -> Any:
+    parser = configparser.RawConfigParser()
+    parser.read_string(text)
+    return {name: dict(parser[name]) for name in ("tool:pytest", "aliases") if parser.has_section(name)}
+
+
+def _package_json(text: str) -> Any:
+    data = json.loads(text)
+    return {name: data.get(name) for name in ("scripts", "jest", "vitest", "mocha", "ava", "c8", "nyc")}
+
+
+_SECTIONS = {"pyproject.toml": _pyproject, "setup.cfg": _setup_cfg, "package.json": _package_json}
+
+
+def _settings(reader: Callable[[str], Any], data: bytes | None) -> Any:
+    """The judged part of a settings file; text that does not parse counts as its own, so any change to it shows."""
+    if data is None:
+        return reader("{}") if reader is _package_json else reader("")
+    text = data.decode("utf-8", "replace")
+    try:
+        return reader(text)
+    except (ValueError, configparser.Error, AttributeError):
+        return text
