@@ -1,0 +1,308 @@
+"""The project's own sandbox image: built once, tagged by the digest of its recipe, from whatever this machine has.
+
+Where a registry answers, a plain base plus the packages; else bootstrapped from the packages that the machine's own
+apt is configured for and imported. `python -m agent_harness_sandbox.image` builds it and prints its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from agent_harness.errors import SandboxUnavailable
+from agent_harness_sandbox.client import connect
+
+Say = Callable[[str], None]
+
+BASE = "debian:stable-slim"
+BASE_WAIT_S = 20
+PACKAGES = tuple(
+    "bash ca-certificates coreutils diffutils file findutils git gzip less make patch procps python-is-python3 python3 "
+    "python3-pytest python3-venv ripgrep sed tar tzdata xz-utils".split()
+)
+_DROPPED = ("doc/*", "info/*", "lintian/*", "locale/*", "man/*", "bug/*")
+_FINISH = r"""set -e
+getent passwd 1000 >/dev/null || echo 'agent:x:1000:1000::/tmp:/bin/bash' >>/etc/passwd
+getent group 1000 >/dev/null || echo 'agent:x:1000:' >>/etc/group
+find / -xdev -type f -perm /6000 -exec chmod ug-s {} +
+rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/log/*
+rm -rf /etc/apt/apt.conf.d/99mmdebstrap /etc/dpkg/dpkg.cfg.d/99mmdebstrap /etc/apt/sources.list /etc/apt/sources.list.d
+find / -xdev -name __pycache__ -path '*/test*' -prune -exec rm -rf {} +
+mkdir -p /workspace /base /scratch
+"""
+_CHANGES = (
+    "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "ENV LANG=C.UTF-8",
+    'LABEL agent-harness.image="own"',
+    'CMD ["bash"]',
+)
+RECIPE = hashlib.sha256("\n".join([BASE, *PACKAGES, *_DROPPED, _FINISH, *_CHANGES]).encode()).hexdigest()[:12]
+OWN_IMAGE = f"agent-harness-sandbox:{RECIPE}"
+
+
+def ensure(say: Say) -> str:
+    """The name of the own image, built first if it is absent. Says every step before doing it.
+
+    Raises SandboxUnavailable when no engine answers or neither way of building works."""
+    client = connect(timeout_s=600)
+    try:
+        if _present(client):
+            return OWN_IMAGE
+        with _one_builder(say):
+            if not _present(client):
+                _build(client, say)
+        return OWN_IMAGE
+    finally:
+        client.close()
+
+
+def _build(client: Any, say: Say) -> None:
+    """By the registry if it answers, else by bootstrap."""
+    say(f"sandbox image {OWN_IMAGE}: asking the registry for {BASE} (waiting {BASE_WAIT_S} s at most)")
+    why = _pull()
+    if not why:
+        say(f"building it from {BASE} with {len(PACKAGES)} packages")
+        why = _from_base(client)
+        if not why:
+            return
+    say(f"no image that way ({why}); bootstrapping it from this machine's own package sources, about a minute")
+    _bootstrap(client, say)
+    if not _present(client):
+        raise SandboxUnavailable(f"the engine took {OWN_IMAGE} and does not have it", next="look at the engine's log")
+
+
+def _present(client: Any) -> bool:
+    from docker.errors import ImageNotFound
+
+    try:
+        client.images.get(OWN_IMAGE)
+    except ImageNotFound:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _one_builder(say: Say) -> Iterator[None]:
+    """A file lock of this user, so that two processes do not build the same image at once."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent-harness"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "image.lock").open("w")
+    except OSError as fault:
+        raise SandboxUnavailable(f"cannot write {folder}", why=str(fault), next="set XDG_CACHE_HOME") from fault
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another process is building the sandbox image; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+# --- from a registry ----------------------------------------------------------------------------------------
+
+
+def _pull() -> str:
+    """Pull the base. Empty when it is there, else why not."""
+    import requests
+    from docker.errors import DockerException
+
+    client = connect(timeout_s=BASE_WAIT_S)
+    try:
+        client.images.pull(BASE)
+    except (DockerException, requests.RequestException) as fault:
+        return " ".join(str(fault).split())[:160]
+    finally:
+        client.close()
+    return ""
+
+
+def dockerfile(base: str = BASE) -> str:
+    """The recipe as a Dockerfile, for a base that has apt."""
+    excludes = "".join(rf"path-exclude /usr/share/{path}\n" for path in _DROPPED)
+    finish = " && ".join(line for line in _FINISH.splitlines() if line)
+    return (
+        f"FROM {base}\n"
+        f"RUN printf '{excludes}' >/etc/dpkg/dpkg.cfg.d/99lean && apt-get update"
+        f" && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {' '.join(PACKAGES)}"
+        f" && {finish}\n" + "\n".join(_CHANGES) + "\n"
+    )
+
+
+def _from_base(client: Any) -> str:
+    """Build on the pulled base. Empty when it worked, else why not."""
+    from docker.errors import DockerException
+
+    try:
+        client.images.build(fileobj=io.BytesIO(dockerfile().encode()), tag=OWN_IMAGE, rm=True, forcerm=True)
+    except DockerException as fault:
+        return " ".join(str(fault).split())[:160]
+    return ""
+
+
+# --- from the machine's own packages ------------------------------------------------------------------------
+
+
+def _bootstrap(client: Any, say: Say) -> None:
+    """mmdebstrap's tar, piped straight into an import."""
+    if shutil.which("apt-get") is None:
+        raise SandboxUnavailable(
+            "no registry answers, and this machine has no apt to bootstrap a sandbox image from",
+            next="set sandbox.image to an image this engine has, with bash, git and python3 in it",
+        )
+    if shutil.which("mmdebstrap") is None:
+        say("installing mmdebstrap with apt-get")
+        _as_root("apt-get", "update")
+        _as_root("apt-get", "install", "-y", "--no-install-recommends", "mmdebstrap")
+    suite, sources = package_sources()
+    if not sources:
+        say("this machine has no package lists yet; running apt-get update")
+        _as_root("apt-get", "update")
+        suite, sources = package_sources()
+    if not sources:
+        raise SandboxUnavailable(
+            "apt on this machine knows no Debian or Ubuntu package source", next="check /etc/apt/sources.list"
+        )
+    say(f"bootstrapping {suite} with {len(PACKAGES)} packages")
+    with tempfile.TemporaryDirectory(prefix="agent-harness-image-") as folder:
+        conf = Path(folder) / "apt.conf"
+        conf.write_text(_apt_settings())
+        _run_bootstrap(client, [*_mmdebstrap(suite, conf), *sources], say)
+
+
+def package_sources() -> tuple[str, list[str]]:
+    """The suite and the one-line sources of this machine's own distribution, third-party ones left out."""
+    shown = subprocess.run(
+        [
+            "apt-get",
+            "indextargets",
+            "--format",
+            "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)",
+            "Created-By: Packages",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    ).stdout
+    rows = [line.split("|") for line in shown.splitlines()]
+    rows = [row for row in rows if len(row) == 4 and row[0] in {"Debian", "Ubuntu"} and row[3] in {"main", "universe"}]
+    unique = sorted({(row[1], row[2], row[3]) for row in rows}, key=lambda row: (len(row[1]), row))
+    return (unique[0][1] if unique else ""), [f"deb {uri} {suite} {component}" for uri, suite, component in unique]
+
+
+def _mmdebstrap(suite: str, conf: Path) -> list[str]:
+    """The command up to its sources. No apt inside the image: nothing could be fetched from in there anyway."""
+    return [
+        "mmdebstrap",
+        "--variant=essential",
+        f"--include={','.join(PACKAGES)}",
+        f"--aptopt={conf}",
+        "--dpkgopt=force-unsafe-io",
+        *(f"--dpkgopt=path-exclude=/usr/share/{path}" for path in _DROPPED),
+        f"--customize-hook=chroot \"$1\" sh -c '{_FINISH.replace(chr(39), chr(39) + chr(92) + chr(39) * 2)}'",
+        suite,
+        "-",
+    ]
+
+
+def _apt_settings() -> str:
+    """How this machine reaches its mirrors (proxies, certificates, clocks), and not what it lists or caches."""
+    dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False, timeout=60).stdout
+    wanted = ("Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries", "Acquire::ForceIPv")
+    return "\n".join(line for line in dump.splitlines() if line.startswith(wanted)) + "\n"
+
+
+def _run_bootstrap(client: Any, command: list[str], say: Say) -> None:
+    """Run it; relay its steps; import what it writes. A broken pipe on either side ends both."""
+    from docker.errors import DockerException
+
+    last: list[str] = []
+
+    def relay(stream: IO[bytes]) -> None:
+        for raw in stream:
+            line = raw.decode("utf-8", "replace").strip()
+            last[:] = [*last[-4:], line]
+            if line.startswith("I: ") and "..." in line:
+                say(line[3:])
+
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        reader = threading.Thread(target=relay, args=(process.stderr,), daemon=True)
+        reader.start()
+        first = process.stdout.read(1 << 16)
+        try:
+            if first:
+                _import(client, _chunks(first, process.stdout, process))
+        except (DockerException, OSError) as fault:
+            process.kill()
+            why = " | ".join(last) or str(fault)
+            raise SandboxUnavailable(
+                "importing the sandbox image failed", why=why, next="see the engine's log"
+            ) from fault
+        process.wait()
+        reader.join(5)
+    if process.returncode or not first:
+        raise SandboxUnavailable(
+            f"bootstrapping the sandbox image failed (mmdebstrap ended with {process.returncode})",
+            why=" | ".join(last)[-400:],
+            next="try `apt-get update`, or set sandbox.image to an image this engine has",
+        )
+
+
+def _chunks(first: bytes, stream: IO[bytes], process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """The tar. A bootstrap that failed half-way must not become an image: the upload is broken off instead."""
+    chunk = first
+    while chunk:
+        yield chunk
+        chunk = stream.read(1 << 20)
+    if process.wait():
+        raise OSError("the bootstrap broke off")
+
+
+def _import(client: Any, chunks: Iterator[bytes]) -> None:
+    name, _, tag = OWN_IMAGE.partition(":")
+    client.api.import_image_from_data(chunks, repository=name, tag=tag, changes=list(_CHANGES))
+
+
+def _as_root(*command: str) -> None:
+    """Run a package command as root, by sudo without a question if need be."""
+    words = [*command] if os.geteuid() == 0 else ["sudo", "-n", *command]
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+    )
+    if done.returncode:
+        raise SandboxUnavailable(
+            f"`{' '.join(command)}` failed", why=done.stderr.strip()[-300:], next="run it yourself as root, then again"
+        )
+
+
+def main() -> int:
+    """Build the image if absent and print its name."""
+    try:
+        print(ensure(lambda text: print(text, file=sys.stderr, flush=True)))  # noqa: T201
+    except SandboxUnavailable as fault:
+        print(fault.line, file=sys.stderr)  # noqa: T201
+        return int(fault.exit)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
