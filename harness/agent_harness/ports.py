@@ -178,7 +178,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a role run works with. `redact` is applied to every text before it enters the history."""
+    """What a role run works with. `redact` is applied to every text before it enters the history. `protocol` is
+    the model route's way of asking for tools: `tools` (its own tool calls) or `text` (fenced blocks)."""
 
     sandbox: Sandbox
     model: Model
@@ -186,6 +187,7 @@ class Environment:
     clock: Clock
     redact: Callable[[str], str]
     observation_bytes: int = 16 << 10
+    protocol: str = "tools"
 
 
 @dataclass(frozen=True, slots=True)

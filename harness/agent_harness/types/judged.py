@@ -28,6 +28,8 @@ class Ended(StrEnum):
     MODEL_FAULT = "model_fault"
     CREDENTIALS = "credentials"
     SANDBOX_FAULT = "sandbox_fault"
+    HARNESS_FAULT = "harness_fault"
+    """Only in `role.ended`: a fault of the harness itself, raised once it was recorded."""
 
     @property
     def is_limit(self) -> bool:
