@@ -132,8 +132,10 @@ def _broken(check: Check, result: CommandResult, counts: Counts | None) -> str:
         return f"it did not end within {check.timeout_s:g} s"
     if result.exit_code in {126, 127}:
         return f"exit code {result.exit_code}: a program is missing in the sandbox image, or is not executable"
-    if check.kind is CheckKind.COMMAND:
-        return ""
+    return _uncounted(result, counts) if check.kind is CheckKind.TESTS else ""
+
+
+def _uncounted(result: CommandResult, counts: Counts | None) -> str:
     if counts is None:
         return (
             f"exit code {result.exit_code} and no test summary in its output, so no test can be counted "

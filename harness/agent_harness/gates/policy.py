@@ -8,10 +8,10 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from agent_harness.config import Policy
 from agent_harness.gates import Case
 from agent_harness.types import Allowance, Change, Check, GateOutcome, GateResult
 
@@ -44,18 +44,6 @@ ALWAYS_CHECK_CONFIG = (
     "unittest/**",
 )
 """Files that change how tests are found, skipped or judged, whatever is written in them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The limits of a change, from the base configuration. Sizes in bytes."""
-
-    protected: tuple[str, ...]
-    keep: tuple[str, ...]
-    max_files: int
-    max_bytes: int
-    max_file_bytes: int
-    allow_binary: bool
 
 
 def matches(path: str, globs: Sequence[str]) -> str | None:

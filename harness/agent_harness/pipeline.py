@@ -1,0 +1,305 @@
+"""An item's whole life on one screen: base, checks there, implementer, candidate, gates, delivery, settle.
+
+Settling comes last and is fenced; an event stands at every arrow.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent_harness import __version__
+from agent_harness.audit import AuditLog
+from agent_harness.config import Config
+from agent_harness.delivery import deliver, message, tip_of
+from agent_harness.errors import (
+    AuditError,
+    Cancelled,
+    ClaimLost,
+    CredentialError,
+    DeliveryRefused,
+    Exit,
+    HarnessError,
+    InfrastructureError,
+    UsageError,
+)
+from agent_harness.gates import Case, Gate, judge_all
+from agent_harness.gates.checks import Checks, ChecksGate, unrunnable
+from agent_harness.gates.policy import PolicyGate
+from agent_harness.gates.review import ReviewGate, ReviewSurface
+from agent_harness.ports import Budget, Clock, Environment, Model, Recorder, RoleRunner, Sandbox, Task, Termination
+from agent_harness.queue import Queue, heartbeat
+from agent_harness.receipt import RunReport, build
+from agent_harness.stage import WORKSPACE, Stage
+from agent_harness.types import (
+    Candidate,
+    Check,
+    Claim,
+    Ended,
+    GateOutcome,
+    GateResult,
+    Mode,
+    Mount,
+    Role,
+    RoleResult,
+    Settlement,
+    canonical,
+    digest,
+)
+from agent_harness.types.kinds import Kind
+from agent_harness.workspace import HarnessRepository
+
+RETRY_BASE_S, RETRY_CAP_S = 30.0, 900.0
+READ_LIMIT = 4 << 20
+FEEDBACK_LIMIT = 8000
+"""Characters of a refusal handed to the next attempt: its end, where the objection stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of. `stage`, `model` and `budget` make a fresh one for each claim or role run."""
+
+    config: Config
+    source: str
+    queue: Queue
+    audit: AuditLog
+    clock: Clock
+    repository: HarnessRepository
+    runner: RoleRunner
+    redact: Callable[[str], str]
+    mode: str
+    stage: Callable[[Claim, Recorder, threading.Event], Stage]
+    model: Callable[[str, Recorder, threading.Event], Model]
+    budget: Callable[[Claim, Role], Budget]
+
+
+class Either(threading.Event):
+    """Set when it or the other is set: a lost claim stops one life, a signal stops all. Ask with `is_set`."""
+
+    def __init__(self, other: threading.Event) -> None:
+        super().__init__()
+        self._other = other
+
+    def is_set(self) -> bool:
+        """Whether either is set."""
+        return super().is_set() or self._other.is_set()
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a life ends: the queue's side, the exit code, one word, and the reason in whole sentences."""
+
+    settlement: Settlement
+    exit: Exit
+    outcome: str
+    reason: str = ""
+    commit: str = ""
+
+
+class Life:
+    """One claim's try at its item."""
+
+    def __init__(self, parts: Parts, claim: Claim, cancelled: threading.Event) -> None:
+        self._parts, self._claim, self._item = parts, claim, claim.item
+        self._recorder = parts.audit.recorder(claim.item.id, claim.run)
+        self._stop = Either(cancelled)
+        self._stage = parts.stage(claim, self._recorder, self._stop)
+        self._diff, self._issued = b"", ""
+
+    def live(self) -> RunReport:
+        """The whole life; the queue is settled and a receipt issued on every way out."""
+        self._started()
+        try:
+            ttl_s = self._parts.config.queue.claim_ttl_s
+            with heartbeat(self._parts.queue, self._claim, self._stop.set, ttl_s=ttl_s):
+                end = self._guarded()
+        finally:
+            self._stage.close()
+        return self._settle(end)
+
+    def _guarded(self) -> End:
+        try:
+            return self._work()
+        except (AuditError, ClaimLost):
+            raise
+        except DeliveryRefused as error:
+            return End(Settlement.HELD, Exit.HELD, "held", error.line)
+        except UsageError as error:
+            return End(Settlement.HELD, error.exit, "held", error.line)
+        except (Cancelled, CredentialError, InfrastructureError) as error:
+            return End(Settlement.DEFERRED, error.exit, "inconclusive", error.line)
+        except HarnessError as error:
+            return End(Settlement.FAILED, error.exit, "failed", error.line)
+        except Exception as error:  # a bug of ours is never the work's fault
+            return End(Settlement.HELD, Exit.INCONCLUSIVE, "held", f"the harness itself broke: {error!r}")
+
+    def _work(self) -> End:
+        parts, item = self._parts, self._item
+        if commit := self._delivered_before():
+            return End(Settlement.DONE, Exit.OK, "delivered", "an earlier run had delivered it", commit)
+        base = parts.repository.fetch(parts.source, item.base or parts.config.project.base)
+        commands = item.checks if item.checks is not None else parts.config.project.checks
+        checks = Checks(self._stage.checkout, parts.redact)
+        before = checks.on_base(base, commands, self._recorder)
+        if reasons := unrunnable(before, item):
+            return End(Settlement.HELD, Exit.HELD, "held", "; ".join(reasons) + ". No model was asked")
+        result, candidate = self._implement(base, commands)
+        if end := self._unfinished(result, candidate):
+            return end
+        results = judge_all(self._gates(checks, commands), Case(item, base, candidate), self._recorder, parts.clock)
+        return self._judged(results[-1]) or self._deliver(candidate)
+
+    def _implement(self, base: str, commands: tuple[Check, ...]) -> tuple[RoleResult, Candidate]:
+        parts, item, clock = self._parts, self._item, self._parts.clock
+        began = clock.monotonic()
+        tree = self._stage.lay(base, "tree")
+        self._recorder.event(Kind.WORKSPACE_READY, {"base": base, "seconds": round(clock.monotonic() - began, 3)})
+        role = parts.runner.role("implementer")
+        task = Task(
+            {
+                "title": parts.redact(item.title),
+                "brief": parts.redact(item.brief),
+                "checks": "\n".join(check.command for check in commands),
+                "protected": "\n".join((*parts.config.policy.protected, *parts.config.policy.keep)),
+                "feedback": parts.redact(item.feedback),
+            }
+        )
+        with self._stage.sandbox("implementer", Mode.RW, Mount(str(tree), WORKSPACE, read_only=False)) as sandbox:
+            environment, budget = self._environment("implementer")(sandbox), parts.budget(self._claim, role)
+            result = parts.runner.run(role, task, environment, Termination(self._stop), budget)
+        return result, self._capture(base, tree)
+
+    def _capture(self, base: str, tree: object) -> Candidate:
+        began = self._parts.clock.monotonic()
+        name = f"refs/harness/work/{self._item.id}/{self._claim.generation}"
+        candidate = self._parts.repository.capture(base, tree, keep_as=name, message=self._item.title)
+        told = {
+            "tree": candidate.tree,
+            "commit": candidate.commit,
+            "kept_as": name,
+            "files": len(candidate.changes),
+            "refusals": [f"{r.path}: {r.reason}" for r in candidate.refusals],
+            "ignored": list(candidate.ignored[:50]),
+            "seconds": round(self._parts.clock.monotonic() - began, 3),
+        }
+        self._recorder.event(Kind.CANDIDATE_CAPTURED, told)
+        self._diff = self._parts.repository.diff(base, candidate.commit)
+        return candidate
+
+    def _gates(self, checks: Checks, commands: tuple[Check, ...]) -> list[Gate]:
+        parts = self._parts
+
+        def read(tree: str, path: str) -> bytes | None:
+            return parts.repository.read(tree, path, READ_LIMIT)
+
+        judged = ChecksGate(checks, commands, self._recorder)
+        gates: list[Gate] = [PolicyGate(parts.config.policy, commands, read), judged]
+        if parts.config.review.enabled:
+            surface = ReviewSurface(self._stage.review, parts.repository.diff, read, self._environment("reviewer"))
+            termination = Termination(self._stop)
+            budget = lambda: parts.budget(self._claim, parts.runner.role("reviewer"))
+            gates.append(ReviewGate(surface, parts.runner, termination, budget, lambda: judged.reports))
+        return gates
+
+    def _unfinished(self, result: RoleResult, candidate: Candidate) -> End | None:
+        why = f"the implementer's run ended {result.ended}: {result.detail}"
+        kept = "" if candidate.empty else f"; its work is kept as {candidate.commit[:12]}"
+        if result.ended is Ended.SUBMITTED and result.submission is not None:
+            if result.submission["outcome"] == "impossible":
+                return End(Settlement.HELD, Exit.HELD, "held", f"declared impossible: {result.submission['summary']}")
+            if candidate.empty:
+                return End(Settlement.FAILED, Exit.FAILED, "no_change", "it was submitted without any change")
+            return None
+        if result.ended is Ended.CANCELLED or self._stop.is_set():
+            return End(Settlement.DEFERRED, Exit.INTERRUPTED, "interrupted", why + kept)
+        if result.ended is Ended.CREDENTIALS:
+            return End(Settlement.DEFERRED, Exit.CREDENTIALS, "inconclusive", why + kept)
+        if result.ended in {Ended.MODEL_FAULT, Ended.SANDBOX_FAULT}:
+            return End(Settlement.DEFERRED, Exit.INCONCLUSIVE, "inconclusive", why + kept)
+        if result.ended.is_limit:
+            return End(Settlement.EXHAUSTED, Exit.LIMIT, "incomplete", why + kept)
+        return End(Settlement.FAILED, Exit.FAILED, "incomplete", why + kept)
+
+    def _judged(self, last: GateResult) -> End | None:
+        reason = f"gate {last.gate}: " + "; ".join(last.reasons)
+        if last.outcome is GateOutcome.PASS:
+            return None
+        if last.outcome is GateOutcome.FAIL:
+            return End(Settlement.FAILED, Exit.FAILED, "gate_failed", reason)
+        if last.outcome is GateOutcome.HOLD:
+            return End(Settlement.HELD, Exit.HELD, "held", reason)
+        return End(Settlement.DEFERRED, Exit(last.evidence.get("exit", Exit.INCONCLUSIVE)), "inconclusive", reason)
+
+    def _deliver(self, candidate: Candidate) -> End:
+        parts, item = self._parts, self._item
+        parts.queue.delivering(self._claim)
+        trailers = {"Harness-Item": item.id, "Harness-Run": self._claim.run, "Harness-Receipt": self._receipt()}
+        size, root = parts.audit.root()
+        trailers["Harness-Audit"] = f"{size} {root}"
+        text = message(item.title, "", trailers)
+        commit = parts.repository.commit_tree(candidate.tree, candidate.base, text)
+        effect = {"target": item.branch, "old": "", "new": commit, "tree": candidate.tree}
+        self._recorder.event(Kind.DELIVERY_INTENDED, effect)
+        try:
+            deliver(parts.repository, parts.source, commit=commit, branch=item.branch, expected_old=None)
+        except HarnessError as error:
+            self._recorder.event(Kind.DELIVERY_REFUSED, {"target": item.branch, "reason": error.line})
+            raise
+        self._recorder.event(Kind.DELIVERY_LANDED, {"target": item.branch, "commit": commit})
+        return End(Settlement.DONE, Exit.OK, "delivered", f"delivered on branch {item.branch}", commit)
+
+    def _started(self) -> None:
+        parts = self._parts
+        told = {
+            "generation": self._claim.generation,
+            "base": self._item.base or parts.config.project.base,
+            "source": parts.redact(parts.source),
+            "mode": parts.mode,
+            "version": __version__,
+            "config": parts.config.digest,
+        }
+        self._recorder.event(Kind.RUN_STARTED, told)
+
+    def _environment(self, role: str) -> Callable[[Sandbox], Environment]:
+        parts = self._parts
+        model = parts.model(role, self._recorder, self._stop)
+        return lambda sandbox: Environment(sandbox, model, self._recorder, parts.clock, parts.redact)
+
+    def _delivered_before(self) -> str:
+        """The commit of an earlier run that was killed between delivering and settling, or empty."""
+        intents = self._parts.audit.events(item=self._item.id, kinds=[Kind.DELIVERY_INTENDED])
+        tip = tip_of(self._parts.repository, self._parts.source, self._item.branch) if intents else None
+        return next((e.data["new"] for e in intents if e.data["new"] == tip), "")
+
+    def _receipt(self) -> str:
+        """Issue the receipt of everything so far; returns its digest."""
+        text = canonical(build(self._parts.audit.events(run=self._claim.run)))
+        self._recorder.event(Kind.RECEIPT_ISSUED, {"digest": digest(text)}, {"receipt": text})
+        self._issued = text
+        return digest(text)
+
+    def _settle(self, end: End) -> RunReport:
+        parts, item = self._parts, self._item
+        if not self._issued:
+            self._receipt()
+        reason = parts.redact(end.reason)
+        self._recorder.event(Kind.RUN_ENDED, {"outcome": end.outcome, "exit": int(end.exit), "reason": reason})
+        waits = end.settlement is Settlement.DEFERRED and end.exit is not Exit.INTERRUPTED
+        delay_s = random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2**min(item.generation, 6))) if waits else 0.0  # noqa: S311
+        not_before = parts.clock.now_ms() + int(delay_s * 1000) if waits else 0
+        feedback = reason[-FEEDBACK_LIMIT:] if end.settlement is Settlement.FAILED else item.feedback
+        parts.queue.settle(self._claim, end.settlement, reason=reason, feedback=feedback, not_before_ms=not_before)
+        return RunReport(
+            item=item.id,
+            run=self._claim.run,
+            outcome=end.outcome,
+            exit=end.exit,
+            reason=reason,
+            receipt=json.loads(self._issued),
+            branch=item.branch if end.commit else "",
+            commit=end.commit,
+            diff=self._diff,
+        )

@@ -1,0 +1,164 @@
+"""Trees and sandboxes of one run: what is laid out on the host, mounted where, and taken away again."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent_harness.config import Sandbox as SandboxSettings
+from agent_harness.errors import Cancelled, SandboxLost
+from agent_harness.ports import Clock, Recorder, Sandbox, SandboxEngine
+from agent_harness.types import Candidate, Mode, Mount, SandboxSpec
+from agent_harness.types.kinds import Kind
+from agent_harness.workspace import HarnessRepository
+
+WORKSPACE = "/workspace"
+BASE = "/base"
+WATCH_S = 0.2
+
+
+class Stage:
+    """Lays out checkouts below one private folder and starts sandboxes on them. `close` removes the folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        repository: HarnessRepository,
+        engine: SandboxEngine,
+        *,
+        config: SandboxSettings,
+        image: str,
+        user: tuple[int, int],
+        labels: dict[str, str],
+        recorder: Recorder,
+        clock: Clock,
+        stop: threading.Event,
+    ) -> None:
+        self._folder, self._repository, self._engine = folder, repository, engine
+        self._config, self._image, self._user, self._labels = config, image, user, labels
+        self._recorder, self._clock, self._stop = recorder, clock, stop
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def close(self) -> None:
+        """Remove every checkout of this run, whatever modes the sandbox left on them."""
+        remove_tree(self._folder)
+
+    def lay(self, commit: str, name: str) -> Path:
+        """A checkout of a commit with a disposable `.git`, owned by the sandbox's user."""
+        tree = self._folder / name
+        remove_tree(tree)
+        uid, gid = self._user
+        self._repository.materialise(commit, tree, uid=uid, gid=gid, with_git=True)
+        return tree
+
+    @contextmanager
+    def sandbox(self, purpose: str, mode: Mode, *mounts: Mount) -> Iterator[Sandbox]:
+        """A started sandbox, gone at the end. Raises SandboxUnavailable."""
+        starting = {"purpose": purpose, "mode": mode, "image": self._image}
+        self._recorder.event(Kind.SANDBOX_STARTING, starting)
+        began = self._clock.monotonic()
+        sandbox = self._engine.start(self._spec(mode, mounts))
+        try:
+            facts = sandbox.describe()
+            told = {"purpose": purpose, "container": facts.get("container", ""), "image": facts.get("image", "")}
+            seconds = round(self._clock.monotonic() - began, 3)
+            self._recorder.event(Kind.SANDBOX_READY, told | {"seconds": seconds})
+            with closed_when(self._stop, sandbox):
+                yield sandbox
+        except SandboxLost as error:
+            if self._stop.is_set():
+                raise Cancelled("stopped by a signal or a lost claim") from error
+            raise
+        finally:
+            sandbox.close()
+        self._recorder.event(Kind.SANDBOX_CLOSED, {"purpose": purpose, "container": told["container"]})
+
+    @contextmanager
+    def checkout(self, commit: str, purpose: str) -> Iterator[Sandbox]:
+        """A fresh writable sandbox on a fresh checkout of exactly this commit: where checks are run."""
+        tree = self.lay(commit, purpose)
+        try:
+            with self.sandbox(purpose, Mode.RW, Mount(str(tree), WORKSPACE, read_only=False)) as sandbox:
+                yield sandbox
+        finally:
+            remove_tree(tree)
+
+    @contextmanager
+    def review(self, candidate: Candidate) -> Iterator[tuple[Sandbox, Callable[[], bool]]]:
+        """A read-only sandbox on the candidate with its base beside it, and a check that the tree is untouched."""
+        head, base = self.lay(candidate.commit, "review"), self.lay(candidate.base, "review-base")
+        mounts = (Mount(str(head), WORKSPACE, read_only=True), Mount(str(base), BASE, read_only=True))
+
+        def unchanged() -> bool:
+            seen = self._repository.capture(candidate.commit, head, keep_as="", message="after review")
+            return seen.empty
+
+        try:
+            with self.sandbox("reviewer", Mode.RO, *mounts) as sandbox:
+                yield sandbox, unchanged
+        finally:
+            remove_tree(head)
+            remove_tree(base)
+
+    def _spec(self, mode: Mode, mounts: tuple[Mount, ...]) -> SandboxSpec:
+        config, (uid, gid) = self._config, self._user
+        return SandboxSpec(
+            mode=mode,
+            image=self._image,
+            workdir=WORKSPACE,
+            mounts=mounts,
+            labels=self._labels,
+            memory=config.memory,
+            cpus=config.cpus,
+            pids=config.pids,
+            tmp_size=config.tmp_size,
+            network=config.network,
+            runtime=config.runtime,
+            uid=uid,
+            gid=gid,
+        )
+
+
+@contextmanager
+def closed_when(stop: threading.Event, sandbox: Sandbox) -> Iterator[None]:
+    """Close the sandbox as soon as `stop` is set, so that no long command outlives a signal."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(WATCH_S):
+            if stop.is_set():
+                sandbox.close()
+                return
+
+    watcher = threading.Thread(target=watch, name="stop-watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder that a sandbox wrote. Links are removed, never followed; closed folders are opened first."""
+
+    def reopen(function: Callable[..., object], name: str, _: object) -> None:
+        for place in (Path(name).parent, Path(name)):
+            if not place.is_symlink() and place.is_dir():
+                place.chmod(stat.S_IRWXU)
+        if function is not shutil.rmtree:
+            _again(Path(name))
+
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, onerror=reopen)
+
+
+def _again(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
