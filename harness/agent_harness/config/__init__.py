@@ -1,0 +1,35 @@
+"""Configuration: one frozen object from defaults, files, environment and flags, each value with its origin."""
+
+from agent_harness.config.layers import find_project
+from agent_harness.config.load import Loaded, check_ready, load
+from agent_harness.config.shape import (
+    Ceilings,
+    Config,
+    Policy,
+    PriceSettings,
+    Project,
+    QueueSettings,
+    ReviewSettings,
+    RoleSettings,
+    RouteSettings,
+    Sandbox,
+    State,
+)
+
+__all__ = [
+    "Ceilings",
+    "Config",
+    "Loaded",
+    "Policy",
+    "PriceSettings",
+    "Project",
+    "QueueSettings",
+    "ReviewSettings",
+    "RoleSettings",
+    "RouteSettings",
+    "Sandbox",
+    "State",
+    "check_ready",
+    "find_project",
+    "load",
+]
