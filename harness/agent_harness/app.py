@@ -1,0 +1,316 @@
+"""The only wiring: names become implementations here, through entry points, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Self
+
+from agent_harness.audit import AuditLog
+from agent_harness.budget import Budget, Ledger
+from agent_harness.clock import SystemClock
+from agent_harness.config import Config, check_ready
+from agent_harness.errors import ClaimLost, Exit, InfrastructureError, NothingToDo, UsageError
+from agent_harness.gates.checks import CheckReport, Checks, unrunnable
+from agent_harness.models.client import ModelClient, Route
+from agent_harness.models.pricing import PriceTable
+from agent_harness.models.recording import RecordingTransport, ReplayTransport
+from agent_harness.pipeline import Life, Parts
+from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEngine, Transport
+from agent_harness.queue import Queue
+from agent_harness.receipt import RunReport
+from agent_harness.redact import Redactor
+from agent_harness.stage import Stage
+from agent_harness.store import Store
+from agent_harness.types import Check, Claim, Event, Item, Limits, Role, Spend
+from agent_harness.types.kinds import Kind
+from agent_harness.worker import this_worker
+from agent_harness.workspace import HarnessRepository
+
+PLUGINS = "agent_harness.{}"
+"""Entry point groups: `agent_harness.engine`, `.loop`, `.runner`, `.transport`."""
+
+
+def plugin(group: str, name: str) -> Any:
+    """The class or function that an installed distribution offers under a name."""
+    found = entry_points(group=PLUGINS.format(group), name=name)
+    if not found:
+        raise InfrastructureError(f"no {group} named {name!r} is installed", next="reinstall agent-harness-runner")
+    return next(iter(found)).load()
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a run of an item would do. `worst_nanousd` is the most it could cost."""
+
+    item: Item
+    base: str
+    source: str
+    image: str
+    checks: tuple[CheckReport, ...]
+    problems: tuple[str, ...]
+    routes: Mapping[str, tuple[str, ...]]
+    limits: Limits
+    worst_nanousd: int
+
+
+class Unrecorded:
+    """A Recorder for dry runs: nothing is changed, so nothing is written."""
+
+    def event(self, kind: str, data: Mapping[str, Any], bodies: Mapping[str, str | bytes] | None = None) -> Event:
+        """An event that goes nowhere."""
+        del bodies
+        return Event(0, 0, kind, "", "", data, "")
+
+
+class App:
+    """Everything opened: store, log, queue, repository; sandboxes and models when first needed."""
+
+    def __init__(self, config: Config, root: Path, *, record: Path | None, replay: Path | None) -> None:
+        self.config, self.root = config, root
+        self.source = config.source(root)
+        self.clock = SystemClock()
+        self._state = private_folder(config.state_dir(root))
+        self.redact = Redactor(known_secrets(config))
+        self.store = Store.open(config.database(root))
+        self.audit = AuditLog(self.store, self.clock, self.redact)
+        queue = config.queue
+        self.queue = Queue(
+            self.store, self.audit, self.clock, max_failures=queue.max_failures, max_losses=queue.max_losses
+        )
+        self._replay = ReplayTransport(replay) if replay else None
+        self._record = record
+        self.mode = "replay" if replay else "record" if record else "live"
+        self._items: dict[str, Budget] = {}
+
+    @classmethod
+    def open(cls, config: Config, root: Path, *, record: Path | None = None, replay: Path | None = None) -> Self:
+        """Open a project's state. Raises ConfigError, StoreFault."""
+        if record and replay:
+            raise UsageError("--record and --replay exclude each other", next="choose one")
+        return cls(config, root, record=record, replay=replay)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+    @cached_property
+    def engine(self) -> SandboxEngine:
+        """The sandbox engine."""
+        made: SandboxEngine = plugin("engine", "docker")()
+        return made
+
+    @cached_property
+    def repository(self) -> HarnessRepository:
+        """The harness's own repository: bases, candidates, work in progress."""
+        return HarnessRepository.open(self._state / "repository.git")
+
+    @cached_property
+    def runner(self) -> RoleRunner:
+        """The role runner with its loop."""
+        made: RoleRunner = plugin("runner", "default")(plugin("loop", "mini-swe-agent")())
+        return made
+
+    @cached_property
+    def image(self) -> str:
+        """The content id of the sandbox image. Raises SandboxUnavailable."""
+        name = self.config.sandbox.image
+        return self.engine.image_id(plugin("image", "own") if name == "own" else name)
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def run(
+        self, item: str | None, until_empty: bool, listen: Callable[[Event], None], cancelled: threading.Event
+    ) -> list[RunReport]:
+        """Take items off the queue. Raises NothingToDo when none was ready, ConfigError before any is touched."""
+        self.audit.subscribe(listen)
+        self._ready()
+        self.engine.reap()
+        self.queue.recover()
+        reports: list[RunReport] = []
+        while not cancelled.is_set():
+            claim = self.queue.claim(this_worker(), new_run(), item=item, ttl_s=self.config.queue.claim_ttl_s)
+            if claim is None:
+                break
+            reports.append(self._live(claim, cancelled))
+            if not until_empty or reports[-1].exit in {Exit.CREDENTIALS, Exit.AUDIT, Exit.INTERRUPTED}:
+                break
+        if not reports:
+            raise self._nothing(item)
+        return reports
+
+    def _ready(self) -> None:
+        """Everything that can be known before an item is touched."""
+        for role in self._roles():
+            if self._replay is None:
+                check_ready(self.config, role)
+        _ = self.image
+        if self._replay is None:
+            plugin("transport", "litellm").preload()
+
+    def _roles(self) -> tuple[str, ...]:
+        return ("implementer", "reviewer") if self.config.review.enabled else ("implementer",)
+
+    def _live(self, claim: Claim, cancelled: threading.Event) -> RunReport:
+        try:
+            return Life(self._parts(), claim, cancelled).live()
+        except ClaimLost as error:
+            return RunReport(claim.item.id, claim.run, "lost", Exit.INCONCLUSIVE, error.line, {})
+
+    def _nothing(self, item: str | None) -> NothingToDo:
+        if item is None:
+            return NothingToDo("no item is ready", next='queue one: agent-harness queue add "TITLE" --brief "..."')
+        found = self.queue.get(item)
+        why = f"it is {found.state}" + (f" ({found.reason})" if found.reason else "")
+        return NothingToDo(f"item {item} cannot be run now", why=why, next=f"agent-harness queue show {item}")
+
+    def _parts(self) -> Parts:
+        return Parts(
+            config=self.config,
+            source=self.source,
+            queue=self.queue,
+            audit=self.audit,
+            clock=self.clock,
+            repository=self.repository,
+            runner=self.runner,
+            redact=self.redact,
+            mode=self.mode,
+            stage=self._stage,
+            model=self._model,
+            budget=self._budget,
+        )
+
+    def _stage(self, claim: Claim, recorder: Recorder, stop: threading.Event) -> Stage:
+        labels = {"run": claim.run, "item": claim.item.id, "generation": str(claim.generation)}
+        return self._stage_for(claim.run, labels, recorder, stop)
+
+    def _stage_for(self, run: str, labels: dict[str, str], recorder: Recorder, stop: threading.Event) -> Stage:
+        return Stage(
+            self._state / "trees" / run,
+            self.repository,
+            self.engine,
+            config=self.config.sandbox,
+            image=self.image,
+            user=(os.getuid(), os.getgid()) if os.getuid() else (1000, 1000),
+            labels=labels,
+            recorder=recorder,
+            clock=self.clock,
+            stop=stop,
+        )
+
+    # --- models and money -----------------------------------------------------------------------------------
+
+    def _model(self, role: str, recorder: Recorder, stop: threading.Event) -> Model:
+        routes = [self._route(name) for name in self.config.routes_of(role)]
+        if not routes and self._replay is not None:
+            routes = [Route("replay", "recorded", allow_unpriced=True)]
+        return ModelClient(
+            routes,
+            self._transport,
+            recorder=recorder,
+            clock=self.clock,
+            prices=PriceTable.load(),
+            redact=self.redact,
+            stop=stop,
+        )
+
+    def _route(self, name: str) -> Route:
+        settings = self.config.routes[name]
+        return Route.configured(name, settings)
+
+    def _transport(self, route: Route) -> Transport:
+        if self._replay is not None:
+            return self._replay
+        made: Transport = plugin("transport", "litellm")(
+            model=route.model, base_url=route.base_url, api_key_env=route.api_key_env
+        )
+        return RecordingTransport(made, self._record, self.redact) if self._record else made
+
+    def _budget(self, claim: Claim, role: Role) -> Budget:
+        if claim.run not in self._items:
+            limits = claim.item.limits or self.config.limits.limits
+            before = self._spent(claim.item.id)
+            self._items[claim.run] = Ledger(self.clock).child(f"item {claim.item.id}", limits, spent=before)
+        limits = self.config.role(role.name).over(role.limits)
+        return self._items[claim.run].child(f"role {role.name}", limits)
+
+    def _spent(self, item: str) -> Spend:
+        """What an item's attempts have used since a person last asked for a retry: its ceilings span them all."""
+        spent = Spend()
+        for event in self.audit.events(item=item, kinds=[Kind.ITEM_STATE, Kind.MODEL_ANSWERED, Kind.MODEL_FAILED]):
+            if event.kind == Kind.ITEM_STATE:
+                spent = Spend() if event.data.get("by") == "retry" else spent
+            else:
+                usage = event.data.get("usage", {})
+                steps = 1 if event.kind == Kind.MODEL_ANSWERED else 0
+                tokens = usage.get("input", 0) + usage.get("output", 0)
+                spent += Spend(steps, tokens, event.data.get("nanousd", 0))
+        return spent
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    def dry_run(self, item: str | None) -> DryRun:
+        """Resolve everything, run the checks on the base; no model call, no change, nothing recorded."""
+        chosen = self.queue.get(item) if item else next(iter(self.queue.items(["ready"])), None)
+        if chosen is None:
+            raise self._nothing(None)
+        self._ready()
+        base = self.repository.fetch(self.source, chosen.base or self.config.project.base)
+        commands: tuple[Check, ...] = chosen.checks if chosen.checks is not None else self.config.project.checks
+        with self._closing(Unrecorded()) as stage:
+            reports = tuple(Checks(stage.checkout, self.redact).on_base(base, commands, Unrecorded()))
+        limits = chosen.limits or self.config.limits.limits
+        return DryRun(
+            item=chosen,
+            base=base,
+            source=self.redact(self.source),
+            image=self.image,
+            checks=reports,
+            problems=tuple(unrunnable(reports, chosen)),
+            routes={role: self.config.routes_of(role) for role in self._roles()},
+            limits=limits,
+            worst_nanousd=max(0, limits.nanousd - self._spent(chosen.id).nanousd),
+        )
+
+    @contextmanager
+    def _closing(self, recorder: Recorder) -> Iterator[Stage]:
+        run = new_run()
+        stage = self._stage_for(run, {"run": run}, recorder, threading.Event())
+        try:
+            yield stage
+        finally:
+            stage.close()
+
+    def doctor(self) -> list[Finding]:
+        """Every property tried."""
+        name = self.config.sandbox.image
+        return self.engine.doctor(plugin("image", "own") if name == "own" else name)
+
+
+def new_run() -> str:
+    """A run's id: short, lower case, not guessable."""
+    return "r" + secrets.token_hex(5)
+
+
+def known_secrets(config: Config) -> dict[str, str]:
+    """Name and value of every key the configuration names, for the redactor alone."""
+    names = {route.api_key_env for route in config.routes.values() if route.api_key_env}
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def private_folder(path: Path) -> Path:
+    """The state folder, 0700, with an ignore file of its own so that the project's git sees nothing of it."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    ignore = path / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n")
+    return path

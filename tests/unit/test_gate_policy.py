@@ -1,0 +1,106 @@
+"""The policy gate: what a change may touch."""
+
+import dataclasses
+
+import pytest
+
+from agent_harness.config import Policy
+from agent_harness.gates import Case
+from agent_harness.gates.policy import PolicyGate, matches
+from agent_harness.types import Allowance, Candidate, Change, Check, GateOutcome, Item, ItemState, Refusal
+
+ITEM = Item("i", "t", "b", ItemState.CLAIMED, None, None, (), 0, None, None, (), (), 1, 0, 0, 0, "", "", 0, 0)
+
+
+def change(path, *, old="100644", new="100644", size=10, binary=False):
+    status = "A" if old == "000000" else "D" if new == "000000" else "M"
+    return Change(path.encode("utf-8", "surrogateescape"), status, old, new, 10, size, binary)
+
+
+def judge(*changes, item=ITEM, policy=None, files=None, checks=("python3 -m pytest -q",), refusals=()):
+    files = files or {}
+    gate = PolicyGate(
+        policy or Policy(keep=("tests/**",)), [Check(c) for c in checks], lambda tree, path: files.get((tree, path))
+    )
+    return gate.judge(Case(item, "base", Candidate("base", "tree", "commit", changes, refusals)))
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "hit"),
+    [
+        ("tests/**", "tests/a/b.py", True),
+        ("tests/", "tests/a.py", True),
+        ("tests/**", "src/tests/a.py", False),
+        ("**/conftest.py", "a/b/conftest.py", True),
+        ("**/conftest.py", "conftest.py", True),
+        ("*.toml", "a.toml", True),
+        ("*.toml", "x/a.toml", False),
+        ("a?c", "abc", True),
+        ("a.c", "abc", False),
+    ],
+)
+def test_globs(glob, path, hit):
+    assert (matches(path, [glob]) is not None) is hit
+
+
+def test_an_ordinary_change_passes():
+    assert judge(change("src/a.py"), change("tests/test_new.py", old="000000")).outcome is GateOutcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (change("harness.toml"), "protected by `harness.toml`"),
+        (change(".github/workflows/ci.yml", old="000000"), "protected"),
+        (change("tests/test_a.py"), "kept by `tests/**` was changed"),
+        (change("tests/test_a.py", new="000000"), "was deleted"),
+        (change("conftest.py", old="000000"), "check configuration"),
+        (change("a/conftest.py"), "check configuration"),
+        (change("pytest.py", old="000000"), "check configuration"),
+        (change("big", size=2_000_000), "max_file_bytes"),
+        (change("logo.png", binary=True), "binary"),
+        (change("vendor/x", new="160000"), "submodule"),
+    ],
+)
+def test_what_stops_delivery(one, words):
+    result = judge(one)
+    assert result.outcome is GateOutcome.FAIL
+    assert any(words in reason for reason in result.reasons), result.reasons
+
+
+def test_refused_entries_and_totals():
+    assert judge(refusals=(Refusal("out", "a link that leaves the tree"),)).reasons == (
+        "out: a link that leaves the tree",
+    )
+    many = judge(*(change(f"f{i}") for i in range(201)))
+    assert "201 files changed" in many.reasons[0]
+
+
+def test_an_item_may_ask():
+    asked = dataclasses.replace(ITEM, allow_paths=("tests/test_a.py",), allow=(Allowance.CHECK_CONFIG,))
+    assert judge(change("tests/test_a.py"), change("conftest.py"), item=asked).outcome is GateOutcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "stops"),
+    [
+        ("pyproject.toml", b'[project]\nname="a"\n', b'[project]\nname="b"\n', False),
+        ("pyproject.toml", b"", b'[tool.pytest.ini_options]\naddopts="-k nothing"\n', True),
+        ("pyproject.toml", None, b"not toml [", True),
+        ("setup.cfg", b"[metadata]\nname=a\n", b"[metadata]\nname=b\n", False),
+        ("setup.cfg", b"[metadata]\nname=a\n", b"[tool:pytest]\naddopts=-x\n", True),
+        ("package.json", b'{"version":"1"}', b'{"version":"2"}', False),
+        ("package.json", b'{"scripts":{"test":"jest"}}', b'{"scripts":{"test":"true"}}', True),
+        ("package.json", b"[]", b"{}", True),
+    ],
+)
+def test_settings_files_are_read(name, old, new, stops):
+    result = judge(change(name), files={("base", name): old, ("tree", name): new})
+    assert (result.outcome is GateOutcome.FAIL) is stops
+
+
+def test_scripts_the_checks_run():
+    assert judge(change("run_tests.sh"), checks=["./run_tests.sh fast"]).outcome is GateOutcome.FAIL
+    assert judge(change("Makefile"), checks=["make test"]).outcome is GateOutcome.FAIL
+    assert judge(change("Makefile")).outcome is GateOutcome.PASS
+    assert judge(change("t/test_a.py"), checks=["pytest t/test_a.py"]).outcome is GateOutcome.PASS
