@@ -288,7 +288,7 @@ class Life:
         reason = parts.redact(end.reason)
         self._recorder.event(Kind.RUN_ENDED, {"outcome": end.outcome, "exit": int(end.exit), "reason": reason})
         waits = end.settlement is Settlement.DEFERRED and end.exit is not Exit.INTERRUPTED
-        delay_s = random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2**min(item.generation, 6))) if waits else 0.0  # noqa: S311
+        delay_s = random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2 ** min(item.generation, 6))) if waits else 0.0  # noqa: S311
         not_before = parts.clock.now_ms() + int(delay_s * 1000) if waits else 0
         feedback = reason[-FEEDBACK_LIMIT:] if end.settlement is Settlement.FAILED else item.feedback
         parts.queue.settle(self._claim, end.settlement, reason=reason, feedback=feedback, not_before_ms=not_before)

@@ -41,7 +41,7 @@ def split(total: int, people: int) -> list[int]:
     share = round(total / people)
     return [share] * people
 ''',
-    "tests/test_money.py": '''from bill import format_cents, parse_cents
+    "tests/test_money.py": """from bill import format_cents, parse_cents
 
 
 def test_reads_amounts():
@@ -53,8 +53,8 @@ def test_reads_amounts():
 def test_writes_amounts():
     assert format_cents(1234) == "12.34"
     assert format_cents(5) == "0.05"
-''',
-    "tests/test_split.py": '''import pytest
+""",
+    "tests/test_split.py": """import pytest
 
 from bill import split
 
@@ -76,7 +76,7 @@ def test_shares_differ_by_one_cent_at_most():
 def test_needs_somebody():
     with pytest.raises(ValueError):
         split(100, 0)
-''',
+""",
 }
 
 SETTINGS = """\
@@ -123,6 +123,8 @@ def make_repository(folder: Path) -> Path:
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "Split bills"]):
         done = subprocess.run(["git", "-C", str(folder), *words], env=env, capture_output=True, check=False, timeout=60)
         if done.returncode:
-            raise GitFault("the demonstration's repository could not be made", why=done.stderr.decode("utf-8", "replace"))
+            raise GitFault(
+                "the demonstration's repository could not be made", why=done.stderr.decode("utf-8", "replace")
+            )
     (folder / "harness.toml").write_text(SETTINGS)
     return folder
