@@ -27,7 +27,7 @@ from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEng
 from agent_harness.queue import Queue
 from agent_harness.receipt import RunReport
 from agent_harness.redact import Redactor
-from agent_harness.stage import Stage
+from agent_harness.stage import Shape, Stage
 from agent_harness.store import Store
 from agent_harness.types import Check, Claim, Event, Item, Limits, Role, Spend
 from agent_harness.types.kinds import Kind
@@ -194,18 +194,10 @@ class App:
         return self._stage_for(claim.run, labels, recorder, stop)
 
     def _stage_for(self, run: str, labels: dict[str, str], recorder: Recorder, stop: threading.Event) -> Stage:
-        return Stage(
-            self._state / "trees" / run,
-            self.repository,
-            self.engine,
-            config=self.config.sandbox,
-            image=self.image,
-            user=(os.getuid(), os.getgid()) if os.getuid() else (1000, 1000),
-            labels=labels,
-            recorder=recorder,
-            clock=self.clock,
-            stop=stop,
-        )
+        user = (os.getuid(), os.getgid()) if os.getuid() else (1000, 1000)
+        shape = Shape(self.config.sandbox, self.image, user, labels)
+        folder = self._state / "trees" / run
+        return Stage(folder, self.repository, self.engine, shape=shape, recorder=recorder, clock=self.clock, stop=stop)
 
     # --- models and money -----------------------------------------------------------------------------------
 

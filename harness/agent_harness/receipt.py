@@ -139,19 +139,18 @@ def render(receipt: dict[str, Any]) -> str:
         return "no receipt: the run ended before anything was done"
     totals = receipt["totals"]
     lines = [
-        f"receipt   item {receipt['item']}  run {receipt['run']}  generation {receipt['generation']}",
-        f"base      {receipt['base'][:12]}  tree {receipt['tree'][:12] or '-'}  files changed {receipt['files']}",
-        f"model     {_mode(receipt)}",
+        f"receipt     item {receipt['item']}  run {receipt['run']}  generation {receipt['generation']}",
+        f"base        {receipt['base'][:12]}  tree {receipt['tree'][:12] or '-'}  files changed {receipt['files']}",
+        f"model       {_mode(receipt)}",
     ]
-    for role in receipt["roles"]:
-        lines.append(
-            f"{role['role']:<10}{role['ended']}, {role['steps']} turns, "
-            f"{role['tokens']['input']} + {role['tokens']['output']} tokens, "
-            f"{_money(role)}, {role['seconds']:.1f} s"
-        )
-    lines += [f"gate      {g['gate']}: {g['outcome']} ({g['seconds']:.1f} s)" for g in receipt["gates"]]
+    lines += [
+        f"{role['role']:<12}{role['ended']}, {role['steps']} turns, "
+        f"{role['tokens']['input']} + {role['tokens']['output']} tokens, {_money(role)}, {role['seconds']:.1f} s"
+        for role in receipt["roles"]
+    ]
+    lines += [f"gate        {g['gate']}: {g['outcome']} ({g['seconds']:.1f} s)" for g in receipt["gates"]]
     lines.append(
-        f"total     {totals['steps']} turns, {totals['tokens']['input']} + {totals['tokens']['output']} tokens, "
+        f"total       {totals['steps']} turns, {totals['tokens']['input']} + {totals['tokens']['output']} tokens, "
         f"{_money(totals)}, {totals['commands']} commands, {totals['seconds']:.1f} s"
     )
     return "\n".join(lines)

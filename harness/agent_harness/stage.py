@@ -7,6 +7,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent_harness.config import Sandbox as SandboxSettings
@@ -21,6 +22,16 @@ BASE = "/base"
 WATCH_S = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What every sandbox of a run has in common. `image` is a content id; `user` its uid and gid."""
+
+    settings: SandboxSettings
+    image: str
+    user: tuple[int, int]
+    labels: dict[str, str]
+
+
 class Stage:
     """Lays out checkouts below one private folder and starts sandboxes on them. `close` removes the folder."""
 
@@ -30,16 +41,13 @@ class Stage:
         repository: HarnessRepository,
         engine: SandboxEngine,
         *,
-        config: SandboxSettings,
-        image: str,
-        user: tuple[int, int],
-        labels: dict[str, str],
+        shape: Shape,
         recorder: Recorder,
         clock: Clock,
         stop: threading.Event,
     ) -> None:
         self._folder, self._repository, self._engine = folder, repository, engine
-        self._config, self._image, self._user, self._labels = config, image, user, labels
+        self._shape = shape
         self._recorder, self._clock, self._stop = recorder, clock, stop
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -51,14 +59,14 @@ class Stage:
         """A checkout of a commit with a disposable `.git`, owned by the sandbox's user."""
         tree = self._folder / name
         remove_tree(tree)
-        uid, gid = self._user
+        uid, gid = self._shape.user
         self._repository.materialise(commit, tree, uid=uid, gid=gid, with_git=True)
         return tree
 
     @contextmanager
     def sandbox(self, purpose: str, mode: Mode, *mounts: Mount) -> Iterator[Sandbox]:
         """A started sandbox, gone at the end. Raises SandboxUnavailable."""
-        starting = {"purpose": purpose, "mode": mode, "image": self._image}
+        starting = {"purpose": purpose, "mode": mode, "image": self._shape.image}
         self._recorder.event(Kind.SANDBOX_STARTING, starting)
         began = self._clock.monotonic()
         sandbox = self._engine.start(self._spec(mode, mounts))
@@ -105,13 +113,13 @@ class Stage:
             remove_tree(base)
 
     def _spec(self, mode: Mode, mounts: tuple[Mount, ...]) -> SandboxSpec:
-        config, (uid, gid) = self._config, self._user
+        config, (uid, gid) = self._shape.settings, self._shape.user
         return SandboxSpec(
             mode=mode,
-            image=self._image,
+            image=self._shape.image,
             workdir=WORKSPACE,
             mounts=mounts,
-            labels=self._labels,
+            labels=self._shape.labels,
             memory=config.memory,
             cpus=config.cpus,
             pids=config.pids,
