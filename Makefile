@@ -1,0 +1,42 @@
+# The front door. `make demo` and `make test` set up everything they need first; `make help` lists the rest.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench setup setup-check lock clean
+
+help:  ## list these targets
+	@sed -n 's/^\([a-z-]*\):[^#]*##  *\(.*\)/make \1@\2/p' Makefile | awk -F@ '{printf "%-12s %s\n", $$1, $$2}'
+
+demo: setup  ## run one queued item the whole way, on a small repository with a real bug
+	@$(BIN)/agent-harness demo
+
+test: setup  ## all tests
+	@scripts/test.sh
+
+check: setup-check  ## format, lint, types, import contracts, house numbers, then all tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/mypy scripts/setup.py
+	$(BIN)/mypy scripts/lock.py
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pytest tests/unit/test_house.py
+	UNIT_LIMIT_S=10 scripts/test.sh
+
+bench: setup  ## per-command and per-step overhead, beside mini-swe-agent's own Docker environment
+	@$(BIN)/python tests/bench/run.py
+
+setup:  ## virtual environment, Docker engine, sandbox image; does only what is missing
+	@$(PYTHON) scripts/setup.py
+
+setup-check:  ## set-up, and the tools of `make check`
+	@$(PYTHON) scripts/setup.py --check
+
+lock:  ## write the two requirements files anew from pyproject.toml
+	$(PYTHON) scripts/lock.py
+
+clean:  ## remove what was made in this folder (the engine and its images stay)
+	rm -rf .venv .cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

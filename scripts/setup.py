@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+"""Set this checkout up: virtual environment, Docker engine, sandbox image. Standard library only.
+
+    python3 scripts/setup.py            what `make demo` and `make test` need
+    python3 scripts/setup.py --check    and what `make check` needs on top
+
+Says each step on stderr with the seconds since its start. Does only what is missing: a second run takes a second.
+Exit codes: 0 ready, 2 something that only the user can do (said in one line), 3 a download or a start failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / "setup-stamp.json"
+LOGS = ROOT / ".cache" / "setup"
+SOCKET = "/var/run/docker.sock"
+DOCKERD_LOG = Path("/var/log/agent-harness-dockerd.log")
+DOCKERD_ENDED = "agent-harness: dockerd ended"
+WITHOUT_NETWORK = ["--iptables=false", "--ip6tables=false", "--bridge=none"]
+OLDEST = (3, 11)
+ENGINE_WAIT_S = 60
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+STARTED = time.monotonic()
+_say_one = threading.Lock()
+
+
+class Refused(Exception):
+    """Set-up cannot go on: one line for the user, and the exit code."""
+
+    def __init__(self, line: str, code: int) -> None:
+        super().__init__(line)
+        self.code = code
+
+
+def say(text: str) -> None:
+    """One line of progress."""
+    with _say_one:
+        print(f"setup [{time.monotonic() - STARTED:5.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def run(words: list[str], log: str) -> None:
+    """Run a command with no input, its output kept in a log. Raises Refused (3) with the log's last lines."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    path = LOGS / f"{log}.log"
+    with path.open("wb") as out:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        raise Refused(f"`{' '.join(words[:6])}` ended with {done.returncode}: {tail(path)} (all of it: {path})", 3)
+
+
+def tail(path: Path) -> str:
+    """The last lines of a log that say something, in one line."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError as fault:
+        return str(fault)
+    return " | ".join([line.strip() for line in lines if line.strip() and "WARNING: Location" not in line][-4:])
+
+
+# --- packages of the system ---------------------------------------------------------------------------------
+
+
+def as_root() -> list[str]:
+    """What to put before a command that root must run."""
+    if os.geteuid() == 0:
+        return []
+    if shutil.which("sudo"):
+        if subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0:
+            return ["sudo", "-n"]
+        if sys.stdin.isatty():
+            return ["sudo"]
+    raise Refused("this needs root, and sudo does not give it without a question: run make as root or by sudo", 2)
+
+
+def apt_install(packages: list[str], why: str) -> None:
+    """Install packages, with fresh lists if the ones at hand do not do."""
+    names = " ".join(packages)
+    if shutil.which("apt-get") is None:
+        raise Refused(f"{why}, and this machine has no apt-get: install {names} yourself, then run make again", 2)
+    try:
+        root = as_root()
+    except Refused as fault:
+        raise Refused(f"{why}; `apt-get install {names}` would help. {fault}", 2) from fault
+    say(f"{why}: installing {names} with apt-get{' (by sudo)' if root else ''}")
+    apt = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"]
+    install = [*apt, "install", "-y", "--no-install-recommends", *packages]
+    try:
+        run(install, "apt-install")
+    except Refused:
+        say("that failed; fetching fresh package lists (apt-get update) and trying again")
+        run([*apt, "update"], "apt-update")
+        run(install, "apt-install")
+    say(f"installed {names}")
+
+
+# --- the Docker engine --------------------------------------------------------------------------------------
+
+
+def chosen_engine() -> str:
+    """The engine that the user's own settings name, if it is not the default socket: it is theirs to start."""
+    if host := os.environ.get("DOCKER_HOST", ""):
+        return f"DOCKER_HOST={host}" if host != f"unix://{SOCKET}" else ""
+    name = os.environ.get("DOCKER_CONTEXT", "")
+    if not name:
+        folder = os.environ.get("DOCKER_CONFIG") or str(Path.home() / ".docker")
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            name = str(json.loads(Path(folder, "config.json").read_text()).get("currentContext", ""))
+    return f"docker context {name}" if name not in {"", "default"} else ""
+
+
+def engine_state(path: str = SOCKET) -> str:
+    """`yes`, `no`, or `denied`: does a Docker engine answer this user at the socket?"""
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(10)
+            line.connect(path)
+            line.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            return "yes" if b" 200 " in line.recv(256) else "no"
+    except PermissionError:
+        return "denied"
+    except OSError:
+        return "no"
+
+
+def dockerd_path() -> str | None:
+    """Where the engine's program is, also if this user's PATH leaves the system folders out."""
+    return shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:{SBIN}")
+
+
+def start_engine() -> None:
+    """Start the installed engine and wait until it answers. Raises Refused."""
+    if engine_state() == "no":
+        if Path("/run/systemd/system").is_dir():
+            say("starting the Docker engine (systemctl start docker)")
+            run([*as_root(), "systemctl", "start", "docker"], "systemctl")
+            wait_for_engine(None)
+        else:
+            start_dockerd()
+    if engine_state() == "denied":
+        refuse_denied()
+    if engine_state() != "yes":
+        raise Refused(f"the Docker engine does not answer at {SOCKET}: look at `journalctl -u docker`", 3)
+    say("the Docker engine answers")
+
+
+def start_dockerd() -> None:
+    """Start the engine as a process of its own, with the network it wants, else without any: sandboxes have none."""
+    program = dockerd_path()
+    if program is None:
+        raise Refused("docker.io is installed, yet there is no dockerd: reinstall it", 3)
+    for flags in ([], WITHOUT_NETWORK):
+        say(f"starting {' '.join(['dockerd', *flags])} in the background, log in {DOCKERD_LOG}")
+        script = f'log=$1; shift; : >"$log"; "$@" >>"$log" 2>&1 </dev/null; echo "{DOCKERD_ENDED} ($?)" >>"$log"'
+        words = ["setsid", "-f", "sh", "-c", script, "sh", str(DOCKERD_LOG), program, *flags]
+        subprocess.run([*as_root(), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        if wait_for_engine(DOCKERD_LOG):
+            return
+        say(f"dockerd did not start: {tail(DOCKERD_LOG)[-300:]}")
+    raise Refused(f"dockerd does not start on this machine: read {DOCKERD_LOG}", 3)
+
+
+def wait_for_engine(log: Path | None) -> bool:
+    """True once something answers (or denies) at the socket; False when the log says that dockerd ended."""
+    end = time.monotonic() + ENGINE_WAIT_S
+    while time.monotonic() < end:
+        if engine_state() != "no":
+            return True
+        if log is not None and log.exists() and DOCKERD_ENDED in log.read_text(errors="replace"):
+            return False
+        time.sleep(0.1)
+    return False
+
+
+def refuse_denied() -> None:
+    """The engine runs and this user may not talk to it. Joining its group is root's right to give: only say it."""
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    raise Refused(
+        f"the Docker engine denies {user} its socket {SOCKET}: "
+        f"`sudo usermod -aG docker {user}`, log in again and run make again, or run make by sudo",
+        2,
+    )
+
+
+# --- the virtual environment --------------------------------------------------------------------------------
+
+
+def digest(*names: str) -> str:
+    """Of these files of the checkout, together."""
+    return hashlib.sha256(b"\0".join((ROOT / name).read_bytes() for name in names)).hexdigest()
+
+
+def wanted_stamp(check: bool) -> dict[str, str]:
+    """What an environment made now would be made from."""
+    return {
+        "at": f"{ROOT} {sys.version_info[0]}.{sys.version_info[1]}",
+        "locked": digest("requirements.txt"),
+        "check": digest("requirements-check.txt") if check else "",
+        "project": digest("pyproject.toml"),
+    }
+
+
+def stamped() -> dict[str, str]:
+    """What the environment was made from; nothing if it is not there, unfinished, or its python is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        if (VENV / "bin" / "python").exists():
+            return dict(json.loads(STAMP.read_text()))
+    return {}
+
+
+def make_environment(check: bool) -> None:
+    """Create or mend `.venv` from the lock files; the project itself goes in editable."""
+    have, want = stamped(), wanted_stamp(check)
+    if have and not check:
+        want["check"] = have["check"]
+    if have == want:
+        return
+    STAMP.unlink(missing_ok=True)
+    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--no-input", "install", "-q", "--no-deps"]
+    if have.get("at") != want["at"]:
+        say(f"making .venv with Python {sys.version.split()[0]}")
+        run([sys.executable, "-m", "venv", "--clear", str(VENV)], "venv")
+    for part, name in (("locked", "requirements.txt"), ("check", "requirements-check.txt")):
+        if want[part] and have.get(part) != want[part]:
+            say(f"installing {name} into .venv (hash-checked)")
+            run([*pip, "--require-hashes", "--no-compile", "-r", str(ROOT / name)], f"pip-{part}")
+    run([*pip, "--no-index", "--no-build-isolation", "--no-compile", "-e", str(ROOT)], "pip-project")
+    fresh = STAMP.with_suffix(".new")
+    fresh.write_text(json.dumps(want))
+    fresh.replace(STAMP)
+    size = subprocess.run(["du", "-sm", str(VENV)], capture_output=True, text=True, check=False).stdout.split()
+    say(f".venv is ready{f', {size[0]} MB' if size else ''}")
+
+
+def build_image() -> None:
+    """The sandbox image: the package says each step itself."""
+    words = [str(VENV / "bin" / "python"), "-m", "agent_harness_sandbox.image"]
+    with subprocess.Popen(
+        words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        last = ""
+        for line in process.stdout or ():
+            last = line.rstrip()
+            say(last)
+    if process.returncode:
+        raise Refused(f"no sandbox image: {last}", process.returncode if process.returncode > 0 else 3)
+
+
+# --- all of it ----------------------------------------------------------------------------------------------
+
+
+def prepare_process() -> None:
+    """A home folder that exists in name, and no setting of the user's that would send packages elsewhere."""
+    if not os.environ.get("HOME"):
+        os.environ["HOME"] = pwd.getpwuid(os.geteuid()).pw_dir
+    for name in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PYTHONHOME", "PYTHONPATH"):
+        os.environ.pop(name, None)
+    os.environ.update(PIP_USER="0", PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1")
+    if not os.access(os.environ["HOME"], os.W_OK):
+        os.environ["PIP_CACHE_DIR"] = str(ROOT / ".cache" / "pip")
+    os.umask(0o022)
+
+
+def set_up(check: bool) -> None:
+    """All stages; the environment and the engine side by side."""
+    theirs = chosen_engine()
+    state = "yes" if theirs else engine_state()
+    if state == "denied":
+        refuse_denied()
+    before: list[str] = []
+    if importlib.util.find_spec("ensurepip") is None and not stamped():
+        before.append("python3-venv")
+    engine = ["docker.io", "iptables"] if state == "no" and dockerd_path() is None else []
+    node = ["nodejs"] if check and shutil.which("node") is None else []
+    if before:
+        apt_install([*before, *engine, *node], "this machine lacks what a first run needs")
+        engine, node = [], []
+
+    def system() -> None:
+        if engine:
+            apt_install([*engine, *node], "no Docker engine answers and none is installed")
+        elif node:
+            apt_install(node, "pyright needs node, which is missing")
+        if state == "no":
+            start_engine()
+
+    side_by_side([lambda: make_environment(check), system])
+    build_image()
+
+
+def side_by_side(stages: list[Callable[[], None]]) -> None:
+    """Run the stages in threads; the first refusal in their order is raised when all ended."""
+    faults: list[BaseException | None] = [None] * len(stages)
+
+    def guard(place: int) -> None:
+        try:
+            stages[place]()
+        except (Refused, OSError, subprocess.SubprocessError) as fault:
+            faults[place] = fault
+
+    threads = [threading.Thread(target=guard, args=(place,)) for place in range(len(stages))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for fault in faults:
+        if fault is not None:
+            raise fault
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """One set-up of this checkout at a time; the second waits and then finds everything done."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with (LOGS / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another set-up of this checkout is running; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> int:
+    """Exit code of the whole set-up."""
+    words = argparse.ArgumentParser(description="Set this checkout up.")
+    words.add_argument("--check", action="store_true", help="with the developers' tools of `make check`")
+    check = words.parse_args().check
+    try:
+        if sys.version_info < OLDEST:
+            raise Refused(
+                f"Python {sys.version.split()[0]} is too old, 3.11 is the oldest: try `make PYTHON=python3.12`", 2
+            )
+        prepare_process()
+        with alone():
+            set_up(check)
+    except Refused as fault:
+        say(str(fault))
+        return fault.code
+    except (OSError, subprocess.SubprocessError) as fault:
+        say(f"the system refused: {fault}")
+        return 3
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
