@@ -1,0 +1,210 @@
+"""One role run's side of the loop: asks the model, carries out its calls, and knows why the run ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from posixpath import join, normpath
+from typing import Any
+
+from agent_harness.ports import Budget, Environment, Termination, Turn
+from agent_harness.types import Command, Ended, Finish, Message, ModelRequest, Role, ToolCall
+from agent_harness.types.kinds import Kind
+from agent_harness_roles import edits
+from agent_harness_roles.definition import Validate
+from agent_harness_roles.evidence import Evidence, Shown
+from agent_harness_roles.history import HistoryCheck
+from agent_harness_roles.loopguard import STOP, WARN, LoopGuard
+from agent_harness_roles.observe import clean, seen
+from agent_harness_roles.replies import ReplyReader
+from agent_harness_roles.tools import Toolbox
+
+MAX_MALFORMED = 3
+"""Malformed (or empty) replies in a row that end a run, and refused submissions in all."""
+WORKSPACE = "/workspace"
+_EDIT_LIMIT = 4 << 20
+_STEPS_TOLD = 3
+_NOT_RUN = "not run: the run ended"
+
+
+class Stop(Exception):
+    """The run ends here, for a reason other than a submission."""
+
+    def __init__(self, ended: Ended, detail: str) -> None:
+        self.ended, self.detail = ended, detail
+        super().__init__(detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a role run is made of."""
+
+    role: Role
+    role_run: str
+    validate: Validate
+    facts: Mapping[str, Any]
+    environment: Environment
+    termination: Termination
+    budget: Budget
+
+
+class RunHost:
+    """Port `LoopHost`. After the loop: `submission`, or `stopped` when a call ended the run otherwise."""
+
+    def __init__(self, run: Run, tools: Toolbox) -> None:
+        self._run = run
+        self._text = run.environment.protocol == "text"
+        self._specs = () if self._text else tools.specs
+        self._spent_before = run.budget.spent().steps
+        self._history, self._guard, self._evidence = HistoryCheck(), LoopGuard(), Evidence()
+        self._refused_submissions, self._steps_told = 0, False
+        self._tools: dict[str, Callable[[dict[str, Any]], str]] = {
+            "bash": self._bash,
+            "edit": self._edit,
+            "submit": self._submit,
+        }
+        self.reader = ReplyReader(tools, run.environment.redact, text_protocol=self._text)
+        self.submission: dict[str, Any] | None = None
+        self.stopped: Stop | None = None
+
+    def ask(self, history: Sequence[Message]) -> Turn:
+        """The next turn. Raises Stop, and whatever the model raises, when there is none."""
+        self._check_open()
+        self._history.check(history)
+        role = self._run.role
+        request = ModelRequest(role.name, tuple(history), self._specs, role.limits.tokens)
+        reply = self._run.environment.model.complete(request, self._run.budget)
+        if reply.finish is Finish.FILTERED:
+            raise Stop(Ended.REFUSED, "the provider filtered the reply, or the model refused")
+        turn = self.reader.read(reply)
+        for tool, reason in self.reader.refused:
+            self._refused(tool, reason)
+        return turn
+
+    def act(self, turn: Turn) -> tuple[Sequence[Message], bool]:
+        """One result per call, in order. What ends the run is kept, and the calls after it are told so."""
+        texts = [_NOT_RUN if self._over else self._carry_out(call) for call in turn.calls]
+        if not self._over:
+            texts[-1] += self._notes(turn.calls, texts)
+        return self.reader.results(turn.calls, texts), self._over
+
+    @property
+    def _over(self) -> bool:
+        return self.submission is not None or self.stopped is not None
+
+    def _carry_out(self, call: ToolCall) -> str:
+        try:
+            return self._tools[call.name](json.loads(call.arguments))
+        except Stop as stop:
+            self.stopped = stop
+            return _NOT_RUN
+
+    def _notes(self, calls: Sequence[ToolCall], texts: Sequence[str]) -> str:
+        """What the harness has to say below the last result."""
+        actions = [_action(call) for call in calls]
+        notes = ""
+        repeats = self._guard.saw(actions, texts)
+        if repeats >= STOP:
+            self.stopped = Stop(Ended.LOOP, f"the same turn came {repeats} times in a row: {actions[0][:200]}")
+            return notes
+        if repeats >= WARN:
+            notes += (
+                f"\n\n[harness] You have done this {repeats} times in a row with the same result. Do something else; "
+                f"at {STOP} times the run is ended."
+            )
+        left = self._run.role.limits.steps - (self._run.budget.spent().steps - self._spent_before)
+        if left <= _STEPS_TOLD and not self._steps_told:
+            self._steps_told = True
+            notes += f"\n\n[harness] {left} replies are left. Finish and call submit: without it the run is incomplete."
+        return notes
+
+    def _check_open(self) -> None:
+        if self._run.termination.cancelled.is_set():
+            raise Stop(Ended.CANCELLED, "the run was cancelled")
+        if self._run.budget.seconds_left() <= 0:
+            raise Stop(Ended.LIMIT_SECONDS, "the time for this run is over")
+
+    def _bash(self, arguments: dict[str, Any]) -> str:
+        self._check_open()
+        environment, role = self._run.environment, self._run.role
+        script = arguments["command"]
+        most = min(role.command_timeout_s, self._run.budget.seconds_left())
+        timeout_s = min(float(arguments.get("timeout_s", most)), most)
+        where = {"where": self._run.role_run}
+        environment.recorder.event(Kind.COMMAND_STARTED, {**where, "command": script})
+        result = environment.sandbox.execute(Command(script, timeout_s, keep=environment.observation_bytes))
+        observed = seen(result, timeout_s, environment.redact, environment.observation_bytes)
+        data = {
+            **where,
+            "end": result.end.value,
+            "exit_code": result.exit_code,
+            "bytes": result.total_bytes,
+            "seconds": round(result.seconds, 3),
+        }
+        event = environment.recorder.event(Kind.COMMAND_ENDED, data, {"output": observed.output})
+        self._evidence.commands.append(Shown(event.seq, script, observed.output, result.ok))
+        return observed.text
+
+    def _edit(self, arguments: dict[str, Any]) -> str:
+        self._check_open()
+        path = normpath(join(WORKSPACE, arguments["path"]))
+        shown = path.removeprefix(WORKSPACE + "/")
+        try:
+            if shown == path:
+                raise edits.EditRefusedError(f"it is outside {WORKSPACE}")
+            made = self._write(path, arguments)
+        except (OSError, ValueError) as fault:
+            reason = f"{shown}: {_why(fault)}; nothing was changed"
+            self._refused("edit", reason)
+            return self._clean(f"refused: {reason}")
+        self._evidence.edited.append(shown)
+        self._record(Kind.EDIT_MADE, path=self._clean(shown), edits=made)
+        return self._clean(f"{shown}: " + (f"{made} edits applied" if made > 1 else "done"))
+
+    def _write(self, path: str, arguments: dict[str, Any]) -> int:
+        sandbox = self._run.environment.sandbox
+        if "content" in arguments:
+            try:
+                if sandbox.read_file(path, _EDIT_LIMIT):
+                    raise edits.EditRefusedError("the file exists; change it with `edits`")
+            except FileNotFoundError:
+                pass
+            sandbox.write_file(path, arguments["content"].encode())
+            return 1
+        sandbox.write_file(path, edits.apply(sandbox.read_file(path, _EDIT_LIMIT), arguments["edits"]))
+        return len(arguments["edits"])
+
+    def _submit(self, arguments: dict[str, Any]) -> str:
+        problems, result = self._run.validate(arguments, self._run.facts, self._evidence)
+        if not problems:
+            self.submission = result
+            return "accepted"
+        self._refused_submissions += 1
+        reason = self._clean("; ".join(problems))
+        self._refused("submit", reason)
+        if self._refused_submissions >= MAX_MALFORMED:
+            raise Stop(Ended.MALFORMED, f"the submission was refused {MAX_MALFORMED} times, at last: {reason}")
+        return self._clean("refused, nothing was submitted:\n" + "\n".join(f"- {problem}" for problem in problems))
+
+    def _clean(self, text: str) -> str:
+        return clean(self._run.environment.redact(text))
+
+    def _refused(self, tool: str, reason: str) -> None:
+        self._record(Kind.TOOL_REFUSED, tool=tool, reason=reason)
+
+    def _record(self, kind: str, **data: object) -> None:
+        self._run.environment.recorder.event(kind, {"where": self._run.role_run, **data})
+
+
+def _action(call: ToolCall) -> str:
+    """A call as the loop guard compares it: the script of a command, else name and arguments."""
+    if call.name == "bash":
+        return str(json.loads(call.arguments)["command"])
+    return f"{call.name} {call.arguments}"
+
+
+def _why(fault: OSError | ValueError) -> str:
+    if isinstance(fault, FileNotFoundError):
+        return "there is no such file (to create it, give `content`)"
+    return str(fault)

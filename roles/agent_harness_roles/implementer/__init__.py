@@ -1,0 +1,1 @@
+"""The implementer: changes the workspace until the task is done."""

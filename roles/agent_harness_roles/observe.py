@@ -1,0 +1,96 @@
+"""What a model gets to see of a command: decoded, clean, without secrets, and cut only where it says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent_harness.types import CommandEnd, CommandResult
+
+_ANSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]?[0-~]")
+"""Colours and cursor moves. Of the sequences that carry text (titles, links) only the frame goes: whatever could be
+swallowed with them, a reviewer would not see."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_LINE_EDGE = 4096  # how far the edge of a gap is taken back to a line's end, so that no half of a secret stays
+_BARE_EDGE = 1024  # taken off where there is no line's end so near
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An observation: `status` says how the command ended, `output` what it printed (cut where it says so)."""
+
+    status: str
+    output: str
+
+    @property
+    def text(self) -> str:
+        """What goes into the history."""
+        return f"[{self.status}]\n{self.output}" if self.output.strip() else f"[{self.status}, no output]"
+
+
+def clean(text: str) -> str:
+    """Text that every provider takes: no escape sequences, no control characters but newline and tab, no lone
+    surrogates. CR LF and a lone CR become a newline."""
+    if "\x1b" in text or "\x9b" in text:
+        text = _ANSI.sub("", text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROL.sub(lambda found: "\ufffd" if found[0] >= "\ud800" else "", text)
+
+
+def is_clean(text: str) -> bool:
+    """Whether `clean` would leave the text as it is."""
+    return not _CONTROL.search(text)
+
+
+def seen(result: CommandResult, timeout_s: float, redact: Callable[[str], str], limit: int) -> Seen:
+    """The observation of a command, of at most about `limit` bytes: a fifth from its head, the rest from its tail."""
+
+    def tidy(raw: bytes) -> bytes:
+        return redact(clean(raw.decode("utf-8", "replace"))).encode()
+
+    if result.cut_bytes <= 0:
+        whole = tidy(result.head + result.tail)
+        if len(whole) <= limit:
+            return Seen(_status(result, timeout_s), whole.decode())
+        head, tail, cut = whole, whole, len(whole)
+    else:
+        kept_head, kept_tail = _without_edge(result.head, -1), _without_edge(result.tail, 1)
+        cut = result.total_bytes - len(kept_head) - len(kept_tail)
+        head, tail = tidy(kept_head), tidy(kept_tail)
+        if len(head) + len(tail) <= limit:
+            return Seen(_status(result, timeout_s), _joined(head, tail, cut, result.saved_to))
+        cut += len(head) + len(tail)
+    head, tail = head[: limit // 5], tail[-(limit - limit // 5) :]
+    return Seen(_status(result, timeout_s), _joined(head, tail, cut - len(head) - len(tail), result.saved_to))
+
+
+def _without_edge(raw: bytes, side: int) -> bytes:
+    """Bytes beside a gap, back to a whole line: what was cut there may have been the other half of a secret."""
+    if side < 0:
+        at = raw.rfind(b"\n", max(0, len(raw) - _LINE_EDGE))
+        return raw[: at + 1] if at >= 0 else raw[: max(0, len(raw) - _BARE_EDGE)]
+    at = raw.find(b"\n", 0, _LINE_EDGE)
+    return raw[at + 1 :] if at >= 0 else raw[_BARE_EDGE:]
+
+
+def _joined(head: bytes, tail: bytes, cut: int, saved_to: str) -> str:
+    where = f"whole output: {saved_to}" if saved_to else "redirect it to a file under /tmp and search that"
+    first, last = head.decode("utf-8", "ignore"), tail.decode("utf-8", "ignore")
+    return f"{first.rstrip()}\n[... {cut} bytes cut; {where} ...]\n{last.lstrip(chr(10))}"
+
+
+def _status(result: CommandResult, timeout_s: float) -> str:
+    """How it ended, without durations: the same command must read the same when a recording is replayed."""
+    match result.end:
+        case CommandEnd.EXITED:
+            return f"exit code {result.exit_code}"
+        case CommandEnd.SIGNALLED:
+            return f"killed by a signal, exit code {result.exit_code}"
+        case CommandEnd.TIMEOUT:
+            return f"timed out after {timeout_s:.0f} s; it and all it started were killed"
+        case CommandEnd.IDLE:
+            return "killed: it printed nothing for too long"
+        case CommandEnd.OUT_OF_MEMORY:
+            return "killed: out of memory; the sandbox's memory limit was reached"

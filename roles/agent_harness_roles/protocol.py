@@ -1,0 +1,82 @@
+"""The tools over plain text, for model routes without tool calls: one fenced block per call.
+
+Prompt and parser come from the same table: each tool's fence is its name, and a tool with one text of its own
+(`RAW`) takes the block as that text; every other block is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent_harness.types import ToolSpec, canonical
+
+RAW = {"bash": "command"}
+_FENCE = re.compile(r"^(`{3,})[ \t]*([^`\s]*)[^`]*$")
+
+_HEAD = """
+## How to use the tools
+You have no other way to act than fenced blocks in your reply. Write a sentence on what you are about to do, then one
+block. Its first line is three backticks and the tool's name, its last line is three backticks alone. The result comes
+in the next message. Where the block itself has to hold three backticks, open and close it with four.
+"""
+
+_EXAMPLES = {
+    "bash": """To find a function and the tests that use it:
+```bash
+rg -n "def parse" --type py
+```
+""",
+    "edit": """To change one line (JSON: newlines inside a text are \\n):
+```edit
+{"path": "src/app.py", "edits": [{"old": "    return total\\n", "new": "    return total + tax\\n"}]}
+```
+""",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One call found in a reply: the tool's name and its arguments as JSON text. `problem` when it is not closed."""
+
+    name: str
+    arguments: str
+    problem: str = ""
+
+
+def prompt(tools: Sequence[ToolSpec]) -> str:
+    """The part of the system prompt that teaches the blocks, with an example of each."""
+    parts = [_HEAD]
+    for tool in tools:
+        parts.append(f"\n### {tool.name}\n{tool.description}\n")
+        if tool.name not in RAW:
+            parts.append(f"JSON of this schema: {canonical(tool.parameters)}\n")
+        parts.append(_EXAMPLES.get(tool.name) or f"```{tool.name}\n{{...}}\n```\n")
+    return "".join(parts)
+
+
+def parse(text: str, tools: Sequence[ToolSpec]) -> list[Block]:
+    """The blocks of a reply that call a tool, in order. Other fenced blocks are passed over whole."""
+    names = {tool.name for tool in tools}
+    blocks: list[Block] = []
+    fence, name, body = "", "", list[str]()
+    for line in text.split("\n"):
+        opening = _FENCE.match(line)
+        if not fence:
+            if opening:
+                fence, name, body = opening[1], opening[2], []
+        elif opening and not opening[2] and len(opening[1]) >= len(fence):
+            if name in names:
+                blocks.append(_block(name, "\n".join(body)))
+            fence = ""
+        else:
+            body.append(line)
+    if fence and name in names:
+        blocks.append(Block(name, "{}", f"the {name} block is not closed with {fence}; send it again, whole"))
+    return blocks
+
+
+def _block(name: str, body: str) -> Block:
+    return Block(name, json.dumps({RAW[name]: body}) if name in RAW else body)

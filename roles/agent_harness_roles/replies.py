@@ -1,0 +1,103 @@
+"""Reads a provider's reply: the calls to carry out, or what is wrong with it, as messages the model gets back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agent_harness.ports import Turn
+from agent_harness.types import Finish, Message, Reply, ToolCall
+from agent_harness_roles import protocol
+from agent_harness_roles.observe import clean
+from agent_harness_roles.tools import Toolbox, kept
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_CUT = (
+    "not run: your reply was cut at the output limit, so nothing in it can be trusted to be whole. "
+    "Send a shorter reply, with one call, and write long files in several edits."
+)
+_EMPTY = "Your reply was empty. Call a tool: bash to look or run, submit when you are finished."
+_NO_CALL = (
+    "Your reply called no tool, so nothing was done. Text alone does nothing and ends nothing. "
+    "Call a tool: bash to look or run, submit when you are finished."
+)
+_OTHER = "not run: another call in the same reply was not valid; send this one again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    call: ToolCall
+    problem: str
+
+
+class ReplyReader:
+    """Turns replies into turns. `empty_in_a_row` and `problem` tell why, when malformed replies ended the run."""
+
+    def __init__(self, tools: Toolbox, redact: Callable[[str], str], *, text_protocol: bool) -> None:
+        self._tools, self._redact, self._text = tools, redact, text_protocol
+        self._ids: set[str] = set()
+        self.empty_in_a_row = 0
+        self.problem = ""
+        self.refused: tuple[tuple[str, str], ...] = ()
+        """Tool (or `reply`) and reason of each refusal in the last reply."""
+
+    def read(self, reply: Reply) -> Turn:
+        """The turn of a reply. Nothing of a reply that was cut, or has one bad call, is carried out."""
+        content = clean(self._redact(reply.message.content))
+        found = self._blocks(content) if self._text else [self._call(call) for call in reply.message.tool_calls]
+        message = Message("assistant", content, () if self._text else tuple(read.call for read in found))
+        empty = not found and not content.strip()
+        self.empty_in_a_row = self.empty_in_a_row + 1 if empty else 0
+        if empty:
+            message = Message("assistant", "(empty reply)")
+        texts = self._wrong(reply.finish, found, empty=empty)
+        if not texts:
+            self.problem, self.refused = "", ()
+            return Turn(message, tuple(read.call for read in found))
+        self.problem = next(text for text in texts if text != _OTHER)
+        names = [read.call.name for read in found] or ["reply"]
+        self.refused = tuple((name, text) for name, text in zip(names, texts, strict=True) if text != _OTHER)
+        return Turn(message, problems=self.results([read.call for read in found], texts))
+
+    def results(self, calls: Sequence[ToolCall], texts: Sequence[str]) -> tuple[Message, ...]:
+        """One result for each call, in order, as this route takes them: a message each, or one for all."""
+        if not calls:
+            return tuple(Message("user", text) for text in texts)
+        if not self._text:
+            return tuple(Message("tool", text, (), call.id) for call, text in zip(calls, texts, strict=True))
+        heads = [f"Result of {call.name} ({n} of {len(calls)}):" for n, call in enumerate(calls, 1)]
+        return (Message("user", "\n\n".join(f"{h}\n{t}" for h, t in zip(heads, texts, strict=True))),)
+
+    def _wrong(self, finish: Finish, found: Sequence[_Read], *, empty: bool) -> list[str]:
+        if finish is Finish.LENGTH:
+            return [_CUT for _ in found] or [_CUT]
+        if not found:
+            return [_EMPTY if empty else _NO_CALL]
+        if any(read.problem for read in found):
+            return [read.problem or _OTHER for read in found]
+        return []
+
+    def _call(self, call: ToolCall) -> _Read:
+        arguments = self._redact(call.arguments)
+        value, problem = self._tools.parse(call.name, arguments)
+        name = _ODD.sub("_", call.name)[:64] or "unknown"
+        return _Read(ToolCall(self._unique(call.id), name, kept(arguments, value)), problem)
+
+    def _blocks(self, content: str) -> list[_Read]:
+        found = []
+        for block in protocol.parse(content, self._tools.specs):
+            value, problem = self._tools.parse(block.name, block.arguments)
+            call = ToolCall(self._unique("call"), block.name, kept(block.arguments, value))
+            found.append(_Read(call, block.problem or problem))
+        return found
+
+    def _unique(self, wanted: str) -> str:
+        """An id no call of this run had: some models use one id for every call."""
+        base = _ODD.sub("_", wanted)[:48] or "call"
+        chosen, number = base, 1
+        while chosen in self._ids:
+            number += 1
+            chosen = f"{base}-{number}"
+        self._ids.add(chosen)
+        return chosen

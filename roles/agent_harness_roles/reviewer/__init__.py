@@ -1,0 +1,1 @@
+"""The reviewer: judges a candidate it cannot change."""

@@ -1,0 +1,146 @@
+"""One runner for every role: a folder, a loop, and exactly one end."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+from agent_harness.errors import AuditError, HarnessError, UsageError
+from agent_harness.ports import Budget, Environment, Loop, Task, Termination
+from agent_harness.types import Ended, Message, Role, RoleResult, Spend, canonical, digest
+from agent_harness.types.kinds import Kind
+from agent_harness_roles import protocol
+from agent_harness_roles.definition import Definition, load
+from agent_harness_roles.ends import ended_by
+from agent_harness_roles.host import MAX_MALFORMED, Run, RunHost, Stop
+from agent_harness_roles.observe import clean
+from agent_harness_roles.tools import Toolbox
+
+
+class Runner:
+    """Port `RoleRunner`. `folders` holds one folder per role; the package's own when not given."""
+
+    def __init__(self, loop: Loop, folders: Path | None = None) -> None:
+        self._loop, self._folders = loop, folders or Path(__file__).parent
+        self._loaded: dict[str, Definition] = {}
+
+    def role(self, name: str) -> Role:
+        """A role's definition. Raises UsageError naming the nearest when there is none."""
+        return self._definition(name).role
+
+    def run(
+        self, role: Role, task: Task, environment: Environment, termination: Termination, budget: Budget
+    ) -> RoleResult:
+        """One bounded run, and one `role.ended` for it. Raises UsageError before it starts where the task does not
+        fit the role's prompts, and lets AuditError and programming errors through; all else is in the result."""
+        definition = self._definition(role.name)
+        tools = Toolbox(role)
+        system, user = definition.opening(role, task.variables)
+        prompts = dict(role.prompt_digests) | {"tools": digest(canonical([_plain(spec) for spec in tools.specs]))}
+        if environment.protocol == "text":
+            taught = protocol.prompt(tools.specs)
+            system, prompts["protocol"] = system + taught, digest(taught)
+        opening = [Message(who, clean(environment.redact(text))) for who, text in (("system", system), ("user", user))]
+        run = Run(
+            role,
+            f"{role.name}-{uuid.uuid4().hex[:12]}",
+            definition.validate,
+            task.facts,
+            environment,
+            termination,
+            budget,
+        )
+        end = _End(run, budget.spent(), environment.clock.monotonic())
+        environment.recorder.event(Kind.ROLE_STARTED, _started(run, prompts))
+        try:
+            host = RunHost(run, tools)
+            ended, detail = self._drive(host, run, opening)
+        except AuditError:
+            raise  # nothing can be recorded any more
+        except BaseException:
+            end.broken()
+            raise
+        return end.record(ended, detail, host.submission)
+
+    def _drive(self, host: RunHost, run: Run, opening: list[Message]) -> tuple[Ended, str]:
+        try:
+            over = self._loop.run(opening, host, MAX_MALFORMED)
+        except Stop as stop:
+            return stop.ended, stop.detail
+        except AuditError:
+            raise
+        except HarnessError as fault:
+            return ended_by(fault, cancelled=run.termination.cancelled.is_set()), fault.line
+        if host.stopped is not None:
+            return host.stopped.ended, host.stopped.detail
+        if over:
+            return Ended.SUBMITTED, ""
+        if host.reader.empty_in_a_row >= MAX_MALFORMED:
+            return Ended.EMPTY, f"{MAX_MALFORMED} empty replies in a row"
+        return Ended.MALFORMED, f"{MAX_MALFORMED} malformed replies in a row, the last: {host.reader.problem}"
+
+    def _definition(self, name: str) -> Definition:
+        if name not in self._loaded:
+            known = sorted(path.parent.name for path in self._folders.glob("*/role.toml"))
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1, 0)
+                hint = f"did you mean {near[0]!r}? There are: {', '.join(known)}" if near else "there are no roles"
+                raise UsageError(f"no role {name!r} in {self._folders}", next=hint)
+            self._loaded[name] = load(self._folders / name)
+        return self._loaded[name]
+
+
+class _End:
+    """Writes the end of a run, once."""
+
+    def __init__(self, run: Run, before: Spend, started: float) -> None:
+        self._run, self._before, self._started = run, before, started
+
+    def record(self, ended: Ended, detail: str, submission: dict[str, Any] | None) -> RoleResult:
+        run = self._run
+        detail = clean(run.environment.redact(detail))
+        kept = submission if ended is Ended.SUBMITTED else None
+        spend = run.budget.spent() - self._before
+        seconds = round(run.environment.clock.monotonic() - self._started, 3)
+        data = {
+            "role": run.role.name,
+            "role_run": run.role_run,
+            "ended": ended.value,
+            "detail": detail,
+            "steps": spend.steps,
+            "tokens": spend.tokens,
+            "nanousd": spend.nanousd,
+            "seconds": seconds,
+        }
+        bodies = {"submission": canonical(kept)} if kept is not None else None
+        run.environment.recorder.event(Kind.ROLE_ENDED, data, bodies)
+        return RoleResult(run.role.name, run.role_run, ended, detail, kept, spend, seconds)
+
+    def broken(self) -> None:
+        """The harness itself broke, or was interrupted: record it; the caller raises on."""
+        fault = sys.exc_info()[1]
+        ended = Ended.HARNESS_FAULT if isinstance(fault, Exception) else Ended.CANCELLED
+        self.record(ended, f"{type(fault).__name__}: {fault}", None)
+
+
+def _started(run: Run, prompts: dict[str, str]) -> dict[str, Any]:
+    limits = run.role.limits
+    return {
+        "role": run.role.name,
+        "role_run": run.role_run,
+        "mode": run.role.mode.value,
+        "prompts": prompts,
+        "limits": {
+            "steps": limits.steps,
+            "tokens": limits.tokens,
+            "nanousd": limits.nanousd,
+            "seconds": limits.seconds,
+        },
+    }
+
+
+def _plain(spec: Any) -> dict[str, Any]:
+    return {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
