@@ -229,24 +229,31 @@ def make_environment(check: bool) -> None:
     """Create or mend `.venv` from the lock files; the project itself goes in editable."""
     have, want = stamped(), wanted_stamp(check)
     if have and not check:
-        want["check"] = have["check"]
+        want["check"] = have.get("check", "")
     if have == want:
         return
-    STAMP.unlink(missing_ok=True)
     pip = [str(VENV / "bin" / "python"), "-m", "pip", "--no-input", "install", "-q", "--no-deps"]
     if have.get("at") != want["at"]:
         say(f"making .venv with Python {sys.version.split()[0]}")
         run([sys.executable, "-m", "venv", "--clear", str(VENV)], "venv")
+        have = stamp({"at": want["at"]})
     for part, name in (("locked", "requirements.txt"), ("check", "requirements-check.txt")):
         if want[part] and have.get(part) != want[part]:
             say(f"installing {name} into .venv (hash-checked)")
             run([*pip, "--require-hashes", "--no-compile", "-r", str(ROOT / name)], f"pip-{part}")
+            have = stamp({**have, part: want[part]})
     run([*pip, "--no-index", "--no-build-isolation", "--no-compile", "-e", str(ROOT)], "pip-project")
-    fresh = STAMP.with_suffix(".new")
-    fresh.write_text(json.dumps(want))
-    fresh.replace(STAMP)
+    stamp(want)
     size = subprocess.run(["du", "-sm", str(VENV)], capture_output=True, text=True, check=False).stdout.split()
     say(f".venv is ready{f', {size[0]} MB' if size else ''}")
+
+
+def stamp(done: dict[str, str]) -> dict[str, str]:
+    """Note how far the environment is, so that a broken-off set-up goes on from there."""
+    fresh = STAMP.with_suffix(".new")
+    fresh.write_text(json.dumps(done))
+    fresh.replace(STAMP)
+    return done
 
 
 def build_image() -> None:
@@ -343,11 +350,10 @@ def main() -> int:
     words = argparse.ArgumentParser(description="Set this checkout up.")
     words.add_argument("--check", action="store_true", help="with the developers' tools of `make check`")
     check = words.parse_args().check
+    if sys.version_info < OLDEST:
+        say(f"Python {sys.version.split()[0]} is too old, 3.11 is the oldest: try `make PYTHON=python3.12 demo`")
+        return 2
     try:
-        if sys.version_info < OLDEST:
-            raise Refused(
-                f"Python {sys.version.split()[0]} is too old, 3.11 is the oldest: try `make PYTHON=python3.12`", 2
-            )
         prepare_process()
         with alone():
             set_up(check)
