@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from enum import IntEnum, StrEnum
 
+from agent_harness.types import Usage
+
 
 class Exit(IntEnum):
     """The exit codes, never overloaded."""
@@ -126,12 +128,20 @@ class ModelFaultKind(StrEnum):
 
 
 class ModelFault(InfrastructureError):
-    """The provider gave no usable answer. `retry_after_s` is its own wish, if it named one."""
+    """The provider gave no usable answer. `retry_after_s` is its own wish, if it named one; `usage` is what it
+    billed all the same, where it said so."""
 
     def __init__(
-        self, kind: ModelFaultKind, what: str, *, why: str = "", next: str = "", retry_after_s: float | None = None
+        self,
+        kind: ModelFaultKind,
+        what: str,
+        *,
+        why: str = "",
+        next: str = "",
+        retry_after_s: float | None = None,
+        usage: Usage | None = None,
     ) -> None:
-        self.kind, self.retry_after_s = kind, retry_after_s
+        self.kind, self.retry_after_s, self.usage = kind, retry_after_s, usage
         super().__init__(what, why=why, next=next)
 
 

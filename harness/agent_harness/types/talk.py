@@ -61,6 +61,8 @@ class Usage:
     cache_read: int = 0
     cache_write: int = 0
     reasoning: int = 0
+    counted: bool = False
+    """The provider named no usage: these are upper bounds, counted from the bytes."""
 
     @property
     def total(self) -> int:

@@ -1,0 +1,106 @@
+"""Routes: the ways to a model, and which of them are parked."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent_harness.errors import ConfigError, CredentialError, HarnessError, ModelFault, ModelFaultKind
+from agent_harness.models.pricing import Price, PriceTable
+from agent_harness.ports import Clock
+
+if TYPE_CHECKING:
+    from agent_harness.config import RouteSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One way to one model. It holds the name of the key's environment variable, never the key."""
+
+    name: str
+    model: str
+    base_url: str | None = None
+    api_key_env: str | None = None
+    price: Price | None = None
+    max_output_tokens: int = 8192
+    timeout_s: float = 300.0
+    allow_unpriced: bool = False
+
+    @classmethod
+    def configured(cls, name: str, settings: RouteSettings) -> Route:
+        """A route as the configuration has it."""
+        price = settings.price
+        usd = {key: getattr(price, key) for key in ("input", "output", "cache_read", "cache_write")} if price else None
+        return cls(
+            name,
+            settings.model,
+            base_url=settings.base_url,
+            api_key_env=settings.api_key_env,
+            price=Price.of(usd, f"routes.{name}.price") if usd else None,
+            max_output_tokens=settings.max_output_tokens,
+            timeout_s=settings.timeout_s,
+            allow_unpriced=settings.allow_unpriced,
+        )
+
+    @property
+    def endpoint(self) -> str:
+        """What a rejection holds for: this key at this server for this model."""
+        return f"{self.base_url or ''} {self.model} {self.api_key_env or ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What a route charges and where that is known from: `route`, the table's digest, or `unpriced`."""
+
+    price: Price | None
+    source: str
+
+    @classmethod
+    def of(cls, route: Route, table: PriceTable) -> Rate:
+        """The route's own price, else the table's for the provider's own endpoint.
+
+        Raises ConfigError where neither knows it and the route does not allow that."""
+        if route.price is not None:
+            return cls(route.price, "route")
+        known = table.find(route.model) if route.base_url is None else None
+        if known is not None:
+            return cls(known, table.digest)
+        if route.allow_unpriced:
+            return cls(None, "unpriced")
+        there = " at its base_url" if route.base_url else ""
+        raise ConfigError(
+            f"route {route.name}: the price of {route.model}{there} is not known",
+            next=f"set routes.{route.name}.price = {{input = ..., output = ...}} in US dollars per million tokens, or "
+            f"routes.{route.name}.allow_unpriced = true (then steps, tokens and seconds alone bound it)",
+        )
+
+
+class Parking:
+    """Endpoints that refused for longer than a burst, per role: one role's rejection never silences another.
+
+    A spend cap parks until its Retry-After has passed or else for `cap_s`; a refused key for the life of this object.
+    """
+
+    def __init__(self, clock: Clock, cap_s: float = 900.0) -> None:
+        self._clock, self._cap_s = clock, cap_s
+        self._lock = threading.Lock()
+        self._parked: dict[tuple[str, str], tuple[float, HarnessError]] = {}
+
+    def park(self, route: Route, role: str, fault: HarnessError) -> None:
+        """Park where the fault is a cap or a refused key; do nothing for any other."""
+        if isinstance(fault, CredentialError):
+            seconds = float("inf")
+        elif isinstance(fault, ModelFault) and fault.kind in {ModelFaultKind.CAP, ModelFaultKind.AUTH}:
+            seconds = fault.retry_after_s or self._cap_s
+            seconds = seconds if fault.kind is ModelFaultKind.CAP else float("inf")
+        else:
+            return
+        with self._lock:
+            self._parked[route.endpoint, role] = (self._clock.monotonic() + seconds, fault)
+
+    def fault(self, route: Route, role: str) -> HarnessError | None:
+        """Why the route is parked for this role, or None."""
+        with self._lock:
+            until, fault = self._parked.get((route.endpoint, role), (0.0, None))
+        return fault if until > self._clock.monotonic() else None
