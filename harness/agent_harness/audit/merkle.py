@@ -1,0 +1,124 @@
+"""The Merkle tree of RFC 6962 (SHA-256): one root for a whole log, short proofs about parts of it.
+
+The root of a growing log is kept as its peaks: the roots of the perfect subtrees it consists of, largest first.
+Appending touches only these, at most 64 hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+EMPTY = hashlib.sha256(b"").digest()
+"""The root of a log without entries."""
+
+
+def leaf_hash(entry: bytes) -> bytes:
+    """The hash of one entry. Its prefix differs from a node's, so neither can pass for the other."""
+    return hashlib.sha256(b"\x00" + entry).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of two subtrees."""
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def grow(peaks: Sequence[bytes], size: int, leaf: bytes) -> list[bytes]:
+    """The peaks after one more leaf; `size` counts the leaves before it."""
+    out = [*peaks, leaf]
+    while size & 1:  # each full pair of equal height becomes one peak, as carrying does in binary counting
+        right, left = out.pop(), out.pop()
+        out.append(node_hash(left, right))
+        size >>= 1
+    return out
+
+
+def bag(peaks: Sequence[bytes]) -> bytes:
+    """The root over the peaks."""
+    if not peaks:
+        return EMPTY
+    root = peaks[-1]
+    for peak in reversed(peaks[:-1]):
+        root = node_hash(peak, root)
+    return root
+
+
+def root(leaves: Iterable[bytes]) -> bytes:
+    """The root over leaf hashes."""
+    peaks: list[bytes] = []
+    for size, leaf in enumerate(leaves):
+        peaks = grow(peaks, size, leaf)
+    return bag(peaks)
+
+
+def inclusion(index: int, leaves: Sequence[bytes]) -> list[bytes]:
+    """The hashes that lead from leaf `index` (from 0) to the root, lowest first."""
+    if len(leaves) == 1:
+        return []
+    half = _split(len(leaves))
+    if index < half:
+        return [*inclusion(index, leaves[:half]), root(leaves[half:])]
+    return [*inclusion(index - half, leaves[half:]), root(leaves[:half])]
+
+
+def included(leaf: bytes, index: int, size: int, proof: Sequence[bytes], expected: bytes) -> bool:
+    """Whether the proof shows `leaf` at `index` in the log of `size` entries with the root `expected`."""
+    if not 0 <= index < size:
+        return False
+    here, position, last = leaf, index, size - 1
+    for other in proof:
+        if last == 0:
+            return False
+        if position & 1 or position == last:
+            here = node_hash(other, here)
+            while position and not position & 1:
+                position, last = position >> 1, last >> 1
+        else:
+            here = node_hash(here, other)
+        position, last = position >> 1, last >> 1
+    return last == 0 and here == expected
+
+
+def consistency(old: int, leaves: Sequence[bytes]) -> list[bytes]:
+    """The hashes that show that the first `old` entries (0 < old <= size) are still the same ones."""
+    return _subproof(old, leaves, whole=True)
+
+
+def consistent(old: int, size: int, proof: Sequence[bytes], old_root: bytes, new_root: bytes) -> bool:
+    """Whether the proof shows that the log of `size` entries begins with the log of `old` entries."""
+    if old == size:
+        return not proof and old_root == new_root
+    if not 0 < old < size:
+        return False
+    path = list(proof) if old & (old - 1) else [old_root, *proof]
+    position, last = old - 1, size - 1
+    while position & 1:
+        position, last = position >> 1, last >> 1
+    if not path:
+        return False
+    before = after = path[0]
+    for other in path[1:]:
+        if last == 0:
+            return False
+        if position & 1 or position == last:
+            before, after = node_hash(other, before), node_hash(other, after)
+            while position and not position & 1:
+                position, last = position >> 1, last >> 1
+        else:
+            after = node_hash(after, other)
+        position, last = position >> 1, last >> 1
+    return last == 0 and before == old_root and after == new_root
+
+
+def _subproof(old: int, leaves: Sequence[bytes], *, whole: bool) -> list[bytes]:
+    if old == len(leaves):
+        return [] if whole else [root(leaves)]
+    half = _split(len(leaves))
+    if old <= half:
+        return [*_subproof(old, leaves[:half], whole=whole), root(leaves[half:])]
+    return [*_subproof(old - half, leaves[half:], whole=False), root(leaves[:half])]
+
+
+def _split(size: int) -> int:
+    """The largest power of two below `size`."""
+    return 1 << ((size - 1).bit_length() - 1)

@@ -1,0 +1,206 @@
+"""The store: one database, read by snapshot and written by one at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError
+
+from agent_harness.errors import StoreFault, UsageError
+from agent_harness.store import migrate
+from agent_harness.store.faults import os_fault, store_faults
+from agent_harness.store.lock import file_lock
+
+WAIT_S = 30.0
+"""How long a writer waits for its turn."""
+
+_WRITERS = 0x6167_6E74  # the advisory lock that PostgreSQL's writers queue at
+_BEGIN = "harness_begin"
+
+
+class Store:
+    """The database of the queue and the audit log. Safe for threads; open one per process.
+
+    Write transactions are serial over all processes, so a read inside one stays true until its commit. Keep them
+    short, with no call to git, a model or a sandbox inside.
+    """
+
+    def __init__(self, engine: Engine, where: str, path: Path | None) -> None:
+        self._engine = engine
+        self._where = where
+        self._path = path
+        self._here = threading.local()
+
+    @classmethod
+    def open(cls, url: str, *, upgrade: bool | None = None, history: migrate.History = migrate.HISTORY) -> Self:
+        """Open `sqlite:///path` or `postgresql+psycopg://...`; an empty database is laid out.
+
+        `upgrade` says whether an older one is upgraded; None means SQLite yes (after a backup), PostgreSQL no, as
+        workers on other hosts may still use it. Raises UsageError (not such a URL) or StoreFault.
+        """
+        parsed = _parse(url)
+        path = Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
+        where = str(path) if path else parsed.render_as_string(hide_password=True)
+        if path:
+            _prepare_file(path)
+        store = cls(_engine(parsed, path), where, path)
+        try:
+            store._bring_up(history, upgrade=path is not None if upgrade is None else upgrade)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @contextmanager
+    def write(self, wait_s: float = WAIT_S) -> Iterator[Connection]:
+        """A write transaction: committed (durably) at the end, rolled back on any error.
+
+        Raises StoreFault, also when no turn came within `wait_s` seconds.
+        """
+        if getattr(self._here, "hooks", None) is not None:
+            raise RuntimeError("a write transaction inside another one would wait for itself: pass the outer one on")
+        hooks: list[Callable[[], None]] = []
+        self._here.hooks = hooks
+        try:
+            with self._turn(wait_s), store_faults(self._where), self._engine.connect() as tx:
+                tx.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+                with tx.begin():
+                    if self._path is None:
+                        tx.execute(text(f"SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"))
+                        tx.execute(text(f"SELECT pg_advisory_xact_lock({_WRITERS})"))
+                    yield tx
+        finally:
+            self._here.hooks = None
+        for hook in hooks:
+            hook()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A read transaction: one snapshot, never waiting for a writer nor holding one up. Raises StoreFault."""
+        with store_faults(self._where), self._engine.connect() as tx, tx.begin():
+            if self._path is None:
+                tx.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+            yield tx
+
+    def after_commit(self, hook: Callable[[], None]) -> None:
+        """Have `hook` called once this thread's write transaction is committed; never when it is rolled back."""
+        self._here.hooks.append(hook)
+
+    def database_ms(self, tx: Connection) -> int | None:
+        """The server's wall clock, by which all hosts agree; None where the database is a local file."""
+        if self._path:
+            return None
+        return int(tx.execute(text("SELECT extract(epoch FROM clock_timestamp()) * 1000")).scalar_one())
+
+    def close(self) -> None:
+        """Close all connections. Safe to repeat."""
+        # The last connection to leave folds SQLite's log into the file, which is a write.
+        with self._turn(WAIT_S), store_faults(self._where):
+            self._engine.dispose()
+
+    def _turn(self, wait_s: float) -> Any:
+        return file_lock(_lock_of(self._path), wait_s) if self._path else nullcontext()
+
+    def _bring_up(self, history: migrate.History, *, upgrade: bool) -> None:
+        with self.read() as tx:
+            journal = tx.execute(text("PRAGMA journal_mode")).scalar_one() if self._path else "wal"
+            if journal == "wal" and not migrate.pending(tx, history, self._where):
+                return
+        if self._path:
+            with self._turn(WAIT_S), store_faults(self._where), self._engine.connect() as plain:
+                plain.execution_options(**{_BEGIN: ""}).execute(text("PRAGMA journal_mode = WAL"))
+        with self.write() as tx:
+            pending = migrate.pending(tx, history, self._where)
+            if pending and migrate.revision(tx) is None:
+                migrate.lay_out(tx, history)
+                return
+        if pending and not upgrade:
+            raise StoreFault(
+                f"{self._where} has an older schema", next="end all workers, then open it once with `upgrade=True`"
+            )
+        if pending:
+            self._upgrade(history)
+
+    def _upgrade(self, history: migrate.History) -> None:
+        with self._turn(WAIT_S), store_faults(self._where):
+            if self._path:
+                migrate.back_up(self._engine, self._path)
+            with self._engine.connect() as tx:
+                tx.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+                if self._path:  # else a rebuilt table would take the rows that point at it along; not settable inside
+                    tx.connection.cursor().execute("PRAGMA foreign_keys = OFF")
+                with tx.begin():
+                    if self._path is None:
+                        tx.execute(text(f"SELECT pg_advisory_xact_lock({_WRITERS})"))
+                    if migrate.pending(tx, history, self._where):  # another process may have been first
+                        migrate.upgrade(tx, history)
+                    if self._path:
+                        migrate.check_keys(tx)
+                tx.invalidate()
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        parsed = None
+    if parsed is None or parsed.get_backend_name() not in {"sqlite", "postgresql"}:
+        raise UsageError(
+            "the database URL cannot be read", next="write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
+        )
+    if parsed.get_backend_name() == "sqlite" and (parsed.query or parsed.database in {None, "", ":memory:"}):
+        raise UsageError("the database URL names no plain file", next="write sqlite:///PATH")
+    return parsed
+
+
+def _prepare_file(path: Path) -> None:
+    """Make the file, readable by its owner only: it holds other people's source and prompts.
+
+    One that exists is not opened here: closing it would drop the locks that another Store of this process has on it.
+    """
+    try:
+        path.parent.mkdir(exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise os_fault(str(path), error) from error
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _engine(url: URL, path: Path | None) -> Engine:
+    if path:
+        engine = create_engine(URL.create("sqlite", database=str(path)), hide_parameters=True)
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    try:
+        return create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            hide_parameters=True,
+            pool_pre_ping=True,
+            connect_args={"options": "-c idle_in_transaction_session_timeout=10000", "connect_timeout": 10},
+        )
+    except ModuleNotFoundError as error:
+        raise UsageError("PostgreSQL needs a driver", why=str(error), next="pip install 'psycopg[binary]'") from error
+
+
+def _set_up_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself
+    for pragma in (f"busy_timeout = {int(WAIT_S * 1000)}", "foreign_keys = ON", "synchronous = FULL"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(tx: Connection) -> None:
+    begin = tx.get_execution_options().get(_BEGIN, "BEGIN")
+    if begin:
+        tx.exec_driver_sql(begin)

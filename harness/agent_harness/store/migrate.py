@@ -1,0 +1,104 @@
+"""Bringing a database to the newest revision.
+
+A fresh one is laid out from the tables directly, one that holds data is upgraded by Alembic, whose import costs a
+second and so happens only then.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, inspect, select, text
+
+from agent_harness.errors import StoreFault
+from agent_harness.store.tables import AUDIT_HEAD, EVENT, ITEM, METADATA, VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A folder of migrations. A revision's file is `versions/<revision>_<words>.py`; revisions sort by name."""
+
+    folder: Path
+
+    @property
+    def revisions(self) -> list[str]:
+        """All known revisions, oldest first."""
+        return sorted(path.name.partition("_")[0] for path in (self.folder / "versions").glob("[0-9]*_*.py"))
+
+
+HISTORY = History(Path(__file__).parent / "migrations")
+
+
+def revision(tx: Connection) -> str | None:
+    """The revision the database says it has; None when it never had one."""
+    if not inspect(tx).has_table(VERSION.name):
+        return None
+    return tx.execute(select(VERSION.c.version_num)).scalar_one_or_none()
+
+
+def pending(tx: Connection, history: History, where: str) -> bool:
+    """Whether the database must be laid out or upgraded. Raises StoreFault for one that is not ours to touch."""
+    current = revision(tx)
+    if current is None:
+        strangers = inspect(tx).get_table_names()
+        if strangers:
+            raise StoreFault(
+                f"{where} is no store of agent-harness",
+                why=f"it has the table {strangers[0]!r} and no revision",
+                next="name another database with --db",
+            )
+        return True
+    if current not in history.revisions:
+        raise StoreFault(
+            f"{where} was written by a newer agent-harness",
+            why=f"it has revision {current}, this version knows up to {history.revisions[-1]}",
+            next="update agent-harness, or name another database with --db",
+        )
+    return current != history.revisions[-1]
+
+
+def lay_out(tx: Connection, history: History) -> None:
+    """Make the tables in an empty database."""
+    METADATA.create_all(tx, checkfirst=False)
+    tx.execute(VERSION.insert().values(version_num=history.revisions[-1]))
+    tx.execute(AUDIT_HEAD.insert().values(id=1, size=0, peaks=""))
+
+
+def upgrade(tx: Connection, history: History) -> None:
+    """Run the migrations that are missing, inside the caller's transaction."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": tx})
+    config.set_main_option("script_location", str(history.folder).replace("%", "%%"))
+    command.upgrade(config, "head")
+
+
+def back_up(engine: Engine, path: Path) -> Path | None:
+    """Copy an SQLite database that holds work beside itself; returns the copy's path. Nobody may be writing."""
+    raw = engine.raw_connection()
+    try:
+        if not _holds_work(raw):
+            return None
+        copy = path.with_name(f"{path.name}.backup-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
+        raw.cursor().execute("VACUUM INTO ?", (str(copy),))
+        return copy
+    finally:
+        raw.close()
+
+
+def check_keys(tx: Connection) -> None:
+    """Raise StoreFault when a rebuilt SQLite table left a reference that leads nowhere."""
+    broken = tx.execute(text("PRAGMA foreign_key_check")).first()
+    if broken is not None:
+        raise StoreFault("the upgrade was undone", why=f"it broke references of the table {broken[0]!r}")
+
+
+def _holds_work(raw: Any) -> bool:
+    found = raw.cursor().execute(
+        f"SELECT EXISTS (SELECT 1 FROM {ITEM.name}) OR EXISTS (SELECT 1 FROM {EVENT.name})"  # noqa: S608 - our names
+    )
+    return bool(found.fetchone()[0])
