@@ -27,9 +27,10 @@ Say = Callable[[str], None]
 
 BASE = "debian:stable-slim"
 BASE_WAIT_S = 20
-PACKAGES = tuple(
-    "bash ca-certificates coreutils diffutils file findutils git gzip less make patch procps python-is-python3 python3 "
-    "python3-pytest python3-venv ripgrep sed tar tzdata xz-utils".split()
+PACKAGES = (
+    *("bash", "ca-certificates", "coreutils", "diffutils", "file", "findutils", "git", "gzip", "less", "make", "patch"),
+    *("procps", "python-is-python3", "python3", "python3-pytest", "python3-venv", "ripgrep", "sed", "tar", "tzdata"),
+    "xz-utils",
 )
 _DROPPED = ("doc/*", "info/*", "lintian/*", "locale/*", "man/*", "bug/*")
 _FINISH = r"""set -e
@@ -155,7 +156,7 @@ def _from_base(client: Any) -> str:
 
 
 def _bootstrap(client: Any, say: Say) -> None:
-    """mmdebstrap's tar, piped straight into an import."""
+    """Take mmdebstrap's tar, straight into an import."""
     if shutil.which("apt-get") is None:
         raise SandboxUnavailable(
             "no registry answers, and this machine has no apt to bootstrap a sandbox image from",

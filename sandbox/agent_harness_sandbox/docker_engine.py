@@ -1,0 +1,341 @@
+"""Sandboxes on a Docker engine: create, prove, talk, remove. See DESIGN.md beside this file."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from agent_harness.errors import HarnessError, SandboxLost, SandboxUnavailable
+from agent_harness.ports import Finding
+from agent_harness.types import Command, CommandEnd, CommandResult, SandboxSpec
+from agent_harness_sandbox import policy
+from agent_harness_sandbox.channel import Channel
+from agent_harness_sandbox.client import connect
+from agent_harness_sandbox.owner import LABEL, Owner
+
+NAME = "agent-harness-"
+START_S = 60.0
+GRACE_S = 15.0
+"""How long after a command's own deadline its result may take: the sweep, and the way back."""
+MAX_FILE = 64 << 20
+MAX_KEEP = 16 << 20
+API_S = 60.0
+_STARTS = threading.BoundedSemaphore(max(2, min(8, 2 * (os.cpu_count() or 1))))
+"""Starts at once in this process: more only make each other slow."""
+
+
+class DockerSandbox:
+    """One started container. One command at a time; another thread's waits for its turn."""
+
+    def __init__(self, client: Any, name: str, spec: SandboxSpec) -> None:
+        self._client, self._name, self._spec = client, name, spec
+        self._talk = threading.Lock()
+        self._api = threading.Lock()
+        self._channel: Channel | None = None
+        self._why = ""
+        self._closed = False
+        self._about: dict[str, Any] = {}
+
+    def execute(self, command: Command) -> CommandResult:
+        """Run one command. Raises SandboxLost when the sandbox, not the command, failed."""
+        result = self._run(command)
+        if result.end is not CommandEnd.EXITED or result.exit_code == 126:  # odd: can it still run anything at all?
+            canary = self._run(Command("true", timeout_s=10, workdir="/"))
+            if not canary.ok:
+                raise self._lost(f"after a command ended as {result.end}, `true` ended as {canary.end}")
+        return result
+
+    def read_file(self, path: str, limit: int) -> bytes:
+        """A regular file's bytes, through no link. Raises FileNotFoundError, ValueError or SandboxLost."""
+        head, body = self._ask({"op": "read", "path": path, "limit": min(limit, MAX_FILE)}, b"", most=MAX_FILE)
+        _raise_fault(head, path)
+        return body
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Put `data` in a file's place. Raises ValueError, PermissionError or SandboxLost."""
+        if len(data) > MAX_FILE:
+            raise ValueError(f"{path} would be larger than {MAX_FILE} bytes")
+        head, _ = self._ask({"op": "write", "path": path}, data)
+        with contextlib.suppress(FileNotFoundError):
+            _raise_fault(head, path)
+            return
+        raise ValueError(f"{path} cannot be created: {head['why']}")
+
+    def describe(self) -> dict[str, Any]:
+        """What runs, for the log."""
+        return dict(self._about)
+
+    def close(self) -> None:
+        """Kill everything inside and remove the container; a command still running in it gets SandboxLost."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            with self._api:
+                _remove(self._client, self._name)
+        finally:
+            if self._channel is not None:
+                self._channel.close()
+            self._client.close()
+
+    # --- below the port ---
+
+    def open(self, body: dict[str, Any], image_id: str) -> None:
+        """Create, compare, start, and prove from inside. Raises SandboxUnavailable or an engine's own error."""
+        begun = time.monotonic()
+        api = self._client.api
+        container = api.create_container_from_config(body, self._name)["Id"]
+        found = policy.differences(self._spec, api.inspect_container(container))
+        if found:
+            raise SandboxUnavailable(
+                "the engine made a container without the asked profile", why="; ".join(found[:6]), next=DOCTOR
+            )
+        sock = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+        self._channel = Channel(sock, self._look)
+        api.start(container)
+        self._channel.send(policy.execd())
+        hello, _ = self._channel.receive(seconds=START_S, most=0)
+        if hello.get("hello") != 1:
+            raise SandboxUnavailable("the exec server in the container said something unknown", why=str(hello)[:200])
+        self._prove()
+        self._about = {
+            "container": container[:12],
+            "name": self._name,
+            "image": self._spec.image,
+            "image_id": image_id,
+            "mode": str(self._spec.mode),
+            "network": self._spec.network,
+            "limits": {
+                "memory": self._spec.memory,
+                "cpus": self._spec.cpus,
+                "pids": self._spec.pids,
+                "tmp_size": self._spec.tmp_size,
+            },
+            "profile": policy.profile_digest(self._spec),
+            "start_s": round(time.monotonic() - begun, 3),
+        }
+
+    def _prove(self) -> None:
+        """Ask the container what it is, and refuse it if that is not what was asked for."""
+        places = list(policy.expected_places(self._spec))
+        setup = {"op": "setup", "workspace": "/workspace", "save": self._spec.tmp_size // 4, "places": places}
+        facts, _ = self._ask(setup, b"")
+        found = [str(facts["why"])] if "fault" in facts else policy.unproven(self._spec, facts)
+        if found:
+            raise SandboxUnavailable("the sandbox is not what it must be", why="; ".join(found[:6]), next=DOCTOR)
+
+    def _run(self, command: Command) -> CommandResult:
+        keep = max(1, min(command.keep, MAX_KEEP))
+        request = {
+            "op": "run",
+            "workdir": command.workdir or self._spec.workdir,
+            "env": dict(command.env),
+            "timeout": command.timeout_s,
+            "idle": command.idle_s,
+            "keep": keep,
+        }
+        script = command.script.encode("utf-8", "surrogateescape" if _escaped(command.script) else "replace")
+        head, body = self._ask(request, script, seconds=command.timeout_s + GRACE_S, most=2 * keep)
+        if "fault" in head:
+            raise self._lost(f"its exec server could not run a command: {head.get('why')}")
+        try:
+            end = CommandEnd(head["end"])
+            cut = int(head["head"])
+            return CommandResult(
+                end=end,
+                exit_code=int(head["code"]),
+                head=body[:cut],
+                tail=body[cut:],
+                total_bytes=int(head["total"]),
+                seconds=float(head["seconds"]),
+                saved_to=str(head["saved"]),
+            )
+        except (KeyError, ValueError, TypeError) as fault:
+            raise self._lost("its exec server sent an answer without sense") from fault
+
+    def _ask(
+        self, head: dict[str, Any], body: bytes, *, seconds: float = 60.0, most: int = 0
+    ) -> tuple[dict[str, Any], bytes]:
+        """One request and its reply; the first failure is the last, for what comes later would be out of step."""
+        with self._talk:
+            if self._why or self._closed or self._channel is None:
+                raise SandboxLost("the sandbox is gone", why=self._why or "it was closed")
+            try:
+                reply, data = self._channel.ask(head, body, seconds=seconds, most=most)
+            except BaseException as fault:  # also an interrupt: its reply would be taken for the next one's
+                self._why = fault.line if isinstance(fault, HarnessError) else type(fault).__name__
+                raise
+        if "broken" in reply:
+            raise self._lost(str(reply["broken"]))
+        return reply, data
+
+    def _lost(self, why: str) -> SandboxLost:
+        self._why = why
+        return SandboxLost("the sandbox cannot be used any more", why=why)
+
+    def _look(self) -> None:
+        """Raise SandboxLost unless the engine says that the container runs."""
+        import requests
+        from docker.errors import DockerException
+
+        if self._closed:
+            raise SandboxLost("the sandbox was closed")
+        try:
+            with self._api:
+                state = self._client.api.inspect_container(self._name)["State"]
+        except (DockerException, requests.RequestException) as fault:
+            raise SandboxLost("the sandbox is gone", why=_line(fault)) from fault
+        if not state.get("Running") or state.get("Paused"):
+            why = "out of memory" if state.get("OOMKilled") else f"it is {state.get('Status')}"
+            raise SandboxLost("the sandbox does not run any more", why=f"{why}, exit code {state.get('ExitCode')}")
+
+
+class DockerEngine:
+    """Starts sandboxes on the engine that the user's own docker command would use.
+
+    Safe to share between threads: every sandbox takes a client of its own. `owner` marks the containers and is
+    this process unless a test says otherwise."""
+
+    def __init__(self, owner: Owner | None = None) -> None:
+        self._owner = owner or Owner.current()
+
+    def start(self, spec: SandboxSpec) -> DockerSandbox:
+        """A probed sandbox. Raises SandboxUnavailable, or UsageError for a spec no profile holds for; nothing is
+        left behind then, nor on an interrupt."""
+        spec = replace(spec, labels={**spec.labels, LABEL: str(self._owner)})
+        policy.create_body(spec, "")
+        with _STARTS, _unavailable("starting a sandbox failed"):
+            client = connect(API_S)
+            sandbox = DockerSandbox(client, NAME + secrets.token_hex(8), spec)  # named before it is made
+            try:
+                image_id = _image(client, spec.image)
+                sandbox.open(policy.create_body(spec, image_id), image_id)
+            except BaseException:
+                with contextlib.suppress(SandboxLost):
+                    sandbox.close()
+                raise
+        return sandbox
+
+    def image_id(self, image: str) -> str:
+        """The content id of an image that is present and fits the engine."""
+        with _unavailable("asking the engine for an image failed"), contextlib.closing(connect(API_S)) as client:
+            return _image(client, image)
+
+    def reap(self) -> list[str]:
+        """Remove what dead owners left: same machine, and an earlier boot or a process that is gone."""
+        removed = []
+        with _unavailable("looking for left containers failed"), contextlib.closing(connect(API_S)) as client:
+            for row in client.api.containers(all=True, filters={"label": LABEL}):
+                owner = Owner.parse(row["Labels"].get(LABEL, ""))
+                name = row["Names"][0].lstrip("/") if row.get("Names") else row["Id"]
+                if owner is not None and name.startswith(NAME) and owner.dead(self._owner):
+                    _remove(client, name)
+                    removed.append(name)
+        return removed
+
+    def doctor(self, image: str) -> list[Finding]:
+        """Try each promised property for real."""
+        from agent_harness_sandbox.doctor import examine
+
+        return examine(self, image)
+
+
+DOCTOR = "run `agent-harness doctor`, which tries each property"
+
+
+@contextlib.contextmanager
+def _unavailable(what: str) -> Iterator[None]:
+    """Every failure of the engine, or of a sandbox that has not started yet, as SandboxUnavailable."""
+    import requests
+    from docker.errors import DockerException
+
+    try:
+        yield
+    except SandboxLost as fault:
+        raise SandboxUnavailable(what, why=fault.line, next=_advice(fault.line)) from fault
+    except (DockerException, requests.RequestException, OSError) as fault:
+        why = _line(fault)
+        raise SandboxUnavailable(what, why=why, next=_advice(why)) from fault
+
+
+def _advice(why: str) -> str:
+    if "python3" in why:
+        return "take an image that has python3 (3.9 or later), git and bash; `sandbox.image` names it"
+    if "bind source path does not exist" in why:
+        return "the engine must run on this machine, or see the same folders; check DOCKER_HOST"
+    return DOCTOR
+
+
+def _image(client: Any, image: str) -> str:
+    """An image's content id. Raises SandboxUnavailable when it is absent or for another processor."""
+    from docker.errors import ImageNotFound
+
+    from agent_harness_sandbox.image import OWN_IMAGE
+
+    try:
+        found = client.images.get(image)
+    except ImageNotFound as fault:
+        how = "python -m agent_harness_sandbox.image" if image == OWN_IMAGE else f"docker pull {image}"
+        raise SandboxUnavailable(f"the engine has no image {image}", next=f"run `{how}`") from fault
+    wrong = arch_problem(found.attrs, client.version())
+    if wrong:
+        raise SandboxUnavailable(f"image {image} {wrong}", next="take an image of the engine's own architecture")
+    return str(found.id)
+
+
+def arch_problem(image: dict[str, Any], engine: dict[str, Any]) -> str:
+    """Why an image cannot run natively on an engine; empty when it can."""
+    has, needs = image.get("Architecture", ""), engine.get("Arch", "")
+    if image.get("Os", "linux") != "linux":
+        return f"is for {image['Os']}, not linux"
+    return f"is for {has}, and the engine runs on {needs}" if has and needs and has != needs else ""
+
+
+def _remove(client: Any, name: str) -> None:
+    """Remove a container by name and see that it is gone. Raises SandboxLost when it stays."""
+    import requests
+    from docker.errors import APIError, NotFound
+
+    until = time.monotonic() + 20
+    why = ""
+    while time.monotonic() < until:
+        try:
+            client.api.remove_container(name, force=True, v=True)
+        except NotFound:
+            return
+        except (APIError, requests.RequestException) as fault:  # a removal under way, or a slow engine: look again
+            why = _line(fault)
+            time.sleep(0.1)
+    raise SandboxLost(f"container {name} cannot be removed", why=why, next=f"run `docker rm -f {name}`")
+
+
+def _raise_fault(head: dict[str, Any], path: str) -> None:
+    """An operation's error as the port has it."""
+    if "fault" not in head:
+        return
+    number, why = head["fault"], head.get("why", "")
+    if number in {errno.ENOENT, errno.ENOTDIR}:
+        raise FileNotFoundError(errno.ENOENT, why, path)
+    if number in {errno.EROFS, errno.EACCES, errno.EPERM}:
+        raise PermissionError(number, why, path)
+    raise ValueError(f"{path} {why}" if number == -1 else f"{path}: {why}")
+
+
+def _escaped(script: str) -> bool:
+    """Its lone surrogates, if any, are all bytes that a file name could not decode."""
+    return all("\udc80" <= char <= "\udcff" for char in script if "\ud800" <= char <= "\udfff")
+
+
+def _line(fault: BaseException) -> str:
+    explanation = getattr(fault, "explanation", None)
+    return " ".join(str(explanation or fault).split())[:400]
+
+
+Starter = Callable[[SandboxSpec], DockerSandbox]

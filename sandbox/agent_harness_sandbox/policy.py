@@ -1,0 +1,260 @@
+"""The container profile, pure: what the engine is asked for, and what must be seen before anything runs in it.
+
+Every option is written out, also those whose default would do, so that `differences` can hold the engine's own
+account of the container against it: whatever differs, however it came about, keeps the sandbox from starting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from agent_harness.errors import UsageError
+from agent_harness.types import Mode, SandboxSpec
+
+SHM = 64 << 20
+HEADROOM = 96 << 20
+"""Memory that no tmpfs may eat: a full tmpfs must not cost the exec server its life."""
+INODE_EVERY, INODE_COST = 8 << 10, 1 << 10
+"""One file allowed for so many bytes of a tmpfs, and what the kernel's memory of it may cost."""
+FILE_SIZE = 4 << 30
+OPEN_FILES = 4096
+TMPFS = ("/tmp", "/scratch")  # noqa: S108 (the container's own)
+HOME = "/tmp/home"  # noqa: S108
+MASKED = frozenset({"/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"})
+READ_ONLY_PATHS = frozenset({"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"})
+
+ENVIRONMENT = {
+    "HOME": HOME,
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "COLUMNS": "200",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "false",
+    "GIT_SEQUENCE_EDITOR": "false",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PYTHONPYCACHEPREFIX": "/tmp/.pycache",  # noqa: S108
+}
+"""What every command finds. An editor that is asked for fails at once; nothing is written beside the sources."""
+
+# The server's text comes over the stream, so that no path of the host is mounted for it or shows inside.
+_BOOT = """import os,sys
+n=int(sys.argv[1]);s=b""
+while len(s)<n:
+ c=os.read(0,n-len(s))
+ if not c:sys.exit(3)
+ s+=c
+exec(compile(s,"execd","exec"))"""
+
+
+def execd() -> bytes:
+    """The exec server's text, sent to process 1 before anything else."""
+    return resources.files(__package__).joinpath("execd.py").read_bytes()
+
+
+def seccomp() -> str:
+    """The system calls that are allowed, as compact JSON. Without a list of architectures it is the native one."""
+    text = resources.files(__package__).joinpath("seccomp.json").read_text()
+    return json.dumps(json.loads(text), separators=(",", ":"))
+
+
+def profile_digest(spec: SandboxSpec) -> str:
+    """Names the profile in the log: the whole request without the run's own labels and folders."""
+    body = create_body(spec, "image")
+    body["HostConfig"]["Mounts"] = [[mount["Target"], mount["ReadOnly"]] for mount in body["HostConfig"]["Mounts"]]
+    del body["Labels"]
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode() + execd()).hexdigest()[:16]
+
+
+def environment(spec: SandboxSpec) -> dict[str, str]:
+    """The container's variables besides the image's own; nothing of this process's environment."""
+    safe = list(dict.fromkeys(["/workspace", "/base", spec.workdir]))
+    env = {**ENVIRONMENT, "GIT_CONFIG_COUNT": str(len(safe))}
+    for index, path in enumerate(safe):
+        env[f"GIT_CONFIG_KEY_{index}"], env[f"GIT_CONFIG_VALUE_{index}"] = "safe.directory", path
+    return {**env, **spec.env}
+
+
+def create_body(spec: SandboxSpec, image_id: str) -> dict[str, Any]:
+    """The engine's create request. Raises UsageError for a spec that no profile can hold for."""
+    _check(spec)
+    return {
+        "Image": image_id,
+        "Entrypoint": ["python3", "-I", "-S", "-c", _BOOT, str(len(execd()))],
+        "Cmd": [],
+        "User": f"{spec.uid}:{spec.gid}",
+        "WorkingDir": "/",
+        "Hostname": "sandbox",
+        "Env": [f"{name}={value}" for name, value in sorted(environment(spec).items())],
+        "Labels": dict(spec.labels),
+        "Healthcheck": {"Test": ["NONE"]},
+        "Tty": False,
+        "OpenStdin": True,
+        "StdinOnce": True,  # the stream breaks when its owner dies; process 1 then ends, and everything with it
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "HostConfig": _host_config(spec),
+    }
+
+
+def _host_config(spec: SandboxSpec) -> dict[str, Any]:
+    # the runtime gives a tmpfs the mode of the image's folder below it, whatever is asked; so it is owned, too
+    size = f"size={spec.tmp_size},nr_inodes={spec.tmp_size // INODE_EVERY}"
+    tmpfs = f"rw,nosuid,nodev,exec,{size},mode=1777,uid={spec.uid},gid={spec.gid}"
+    limits = {"nofile": OPEN_FILES, "core": 0, "fsize": FILE_SIZE}
+    return {
+        "NetworkMode": spec.network,
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "PidMode": "",
+        "UTSMode": "",
+        "UsernsMode": "",
+        "Privileged": False,
+        "CapAdd": [],
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true", f"seccomp={seccomp()}"],
+        "GroupAdd": [],
+        "ReadonlyRootfs": True,
+        "Tmpfs": dict.fromkeys(TMPFS, tmpfs),
+        "Mounts": [_mount(mount.source, mount.target, mount.read_only) for mount in spec.mounts],
+        "Binds": [],
+        "VolumesFrom": [],
+        "Devices": [],
+        "DeviceRequests": [],
+        "DeviceCgroupRules": [],
+        "Links": [],
+        "ExtraHosts": [],
+        "PortBindings": {},
+        "PublishAllPorts": False,
+        "Memory": spec.memory,
+        "MemorySwap": spec.memory,
+        "OomKillDisable": False,
+        "OomScoreAdj": 0,
+        "CpuPeriod": 100_000,
+        "CpuQuota": int(spec.cpus * 100_000),
+        "PidsLimit": spec.pids,
+        "ShmSize": SHM,
+        "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in limits.items()],
+        "LogConfig": {"Type": "none", "Config": {}},
+        "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
+        "AutoRemove": False,
+        "Init": False,
+        **({"Runtime": spec.runtime} if spec.runtime else {}),
+    }
+
+
+def _mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
+    """A structured mount: names with spaces and colons hold. Not recursive: a mount inside the source would stay
+    writable in a read-only one on engines before 25."""
+    return {
+        "Type": "bind",
+        "Source": source,
+        "Target": target,
+        "ReadOnly": read_only,
+        "BindOptions": {"Propagation": "rprivate", "NonRecursive": True},
+    }
+
+
+def least_memory(tmp_size: int) -> int:
+    """The memory limit below which full temporary file systems would leave nothing to run in, bytes."""
+    return len(TMPFS) * (tmp_size + tmp_size // INODE_EVERY * INODE_COST) + SHM + HEADROOM
+
+
+def _check(spec: SandboxSpec) -> None:
+    problem = ""
+    if spec.uid < 1 or spec.gid < 1:
+        problem = f"runs as {spec.uid}:{spec.gid}, and root is not allowed inside"
+    elif spec.network == "host" or spec.network.startswith("container:"):
+        problem = f"network {spec.network!r} is shared with others"
+    elif (need := least_memory(spec.tmp_size)) > spec.memory:
+        problem = f"memory {spec.memory} is less than its temporary file systems could fill ({need})"
+    elif spec.mode is Mode.RO and any(not mount.read_only for mount in spec.mounts):
+        problem = "mode ro has a writable mount"
+    elif any(mount.target in {"/", *TMPFS} or not mount.target.startswith("/") for mount in spec.mounts):
+        problem = "a mount covers / or a temporary file system"
+    elif "/workspace" not in {mount.target for mount in spec.mounts}:
+        problem = "nothing is mounted at /workspace"
+    if problem:
+        raise UsageError(f"the sandbox spec does not hold: {problem}", next="change the [sandbox] settings")
+
+
+def differences(spec: SandboxSpec, inspect: Mapping[str, Any]) -> list[str]:
+    """Where the engine's account of a created container is not the profile; empty when it is. Whatever the account
+    leaves out counts as a difference, unless the profile wants it empty."""
+    want = create_body(spec, str(inspect.get("Image", "")))
+    config, host = inspect.get("Config") or {}, inspect.get("HostConfig") or {}
+    found = _compare("HostConfig", want.pop("HostConfig"), host)
+    env, labels = set(want.pop("Env")), want.pop("Labels")
+    del want["Image"]
+    found += _compare("Config", want, config)
+    found += [f"Config.Env lacks {line.split('=')[0]}" for line in sorted(env - set(config.get("Env") or []))]
+    found += [
+        f"Config.Labels lacks {name}" for name in labels if (config.get("Labels") or {}).get(name) != labels[name]
+    ]
+    seen = {(m.get("Type"), m.get("Source"), m.get("Destination"), m.get("RW")) for m in inspect.get("Mounts") or []}
+    wanted = {("bind", mount.source, mount.target, not mount.read_only) for mount in spec.mounts}
+    found += [f"Mounts has {kind} at {target} that was not asked for" for kind, _, target, _ in seen - wanted]
+    found += [f"Mounts lacks {target} as asked for" for _, _, target, _ in wanted - seen]
+    for key, needed in (("MaskedPaths", MASKED), ("ReadonlyPaths", READ_ONLY_PATHS)):
+        found += [f"HostConfig.{key} lacks {path}" for path in sorted(needed - set(host.get(key) or []))]
+    return sorted(found)
+
+
+def _compare(where: str, want: Mapping[str, Any], seen: Mapping[str, Any]) -> list[str]:
+    """Keys whose value differs; every kind of nothing is the same nothing, and order in lists does not count."""
+    found = []
+    for key, value in want.items():
+        other = seen.get(key)
+        if (value or other) and _plain(value) != _plain(other):
+            found.append(f"{where}.{key} is {_short(other)}, not {_short(value)}")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Comparable: what is empty left out, lists of objects sorted."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items() if inner}
+    if isinstance(value, list) and value and not isinstance(value[0], str):
+        return sorted(json.dumps(_plain(item), sort_keys=True) for item in value)
+    return value
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def unproven(spec: SandboxSpec, facts: Mapping[str, Any]) -> list[str]:
+    """What the started sandbox, asked from inside, does not have; empty when it holds in both directions."""
+    status, places = facts.get("status", {}), facts.get("places", {})
+    tools = [name for name, path in facts.get("tools", {"bash": ""}).items() if not path]
+    found = [f"the image has no {name}; it needs bash, git and python3" for name in tools]
+    if set(facts.get("ids", [])) != {spec.uid, spec.gid}:
+        found.append(f"it runs as {facts.get('ids')}, not {spec.uid}:{spec.gid}")
+    if any(int(status.get(name, "1"), 16) for name in ("CapEff", "CapPrm", "CapBnd")):
+        found.append(f"it has capabilities: {status}")
+    if status.get("NoNewPrivs") != "1":
+        found.append("no-new-privileges is not set")
+    if status.get("Seccomp") != "2":
+        found.append("no seccomp filter is loaded")
+    if spec.network == "none" and facts.get("interfaces") != ["lo"]:
+        found.append(f"it has network interfaces {facts.get('interfaces')}")
+    if not facts.get("usable"):
+        found.append(f"uid {spec.uid} cannot list /workspace; give its folder to that user")
+    for place, wanted in expected_places(spec).items():
+        if places.get(place) != wanted:
+            found.append(f"writing {place} gives {places.get(place)}, not {wanted}")
+    return found
+
+
+def expected_places(spec: SandboxSpec) -> dict[str, str]:
+    """What a try to write must give, by place: `yes`, or the kernel's refusal of a read-only mount."""
+    expected = {"/": "EROFS", "/etc": "EROFS", **dict.fromkeys(TMPFS, "yes")}
+    return expected | {mount.target: "EROFS" if mount.read_only else "yes" for mount in spec.mounts}
