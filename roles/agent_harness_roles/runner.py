@@ -20,6 +20,9 @@ from agent_harness_roles.observe import clean
 from agent_harness_roles.tools import Toolbox
 
 
+_DETAIL = 1000  # characters of the one line that tells why a run ended
+
+
 class Runner:
     """Port `RoleRunner`. `folders` holds one folder per role; the package's own when not given."""
 
@@ -101,7 +104,7 @@ class _End:
 
     def record(self, ended: Ended, detail: str, submission: dict[str, Any] | None) -> RoleResult:
         run = self._run
-        detail = clean(run.environment.redact(detail))
+        detail = " ".join(clean(run.environment.redact(detail)).split())[:_DETAIL]
         kept = submission if ended is Ended.SUBMITTED else None
         spend = run.budget.spent() - self._before
         seconds = round(run.environment.clock.monotonic() - self._started, 3)

@@ -89,18 +89,19 @@ class Toolbox:
 def kept(text: str, value: JSON | None) -> str:
     """The arguments as the history keeps them: the model's own text, or, where a provider could not read that
     (broken JSON, control characters), the same content as valid JSON."""
+    read = _read(text)
     if value is None:
-        try:
-            value = _tidy(json.loads(text))
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
-            value = {"malformed_arguments": clean(text)}
+        tidy = _tidy(read) if isinstance(read, dict) else None
+        value = tidy if tidy is not None else {"malformed_arguments": clean(text)}
+    return text if is_clean(text) and read == value else json.dumps(value)
+
+
+def _read(text: str) -> Any:
+    """What a provider would read, None when it could not."""
     try:
-        same = is_clean(text) and json.loads(text) == value
-    except ValueError:
-        same = False
-    return text if same else json.dumps(value)
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _told(error: Any) -> str:
