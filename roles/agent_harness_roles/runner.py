@@ -19,7 +19,6 @@ from agent_harness_roles.host import MAX_MALFORMED, Run, RunHost, Stop
 from agent_harness_roles.observe import clean
 from agent_harness_roles.tools import Toolbox
 
-
 _DETAIL = 1000  # characters of the one line that tells why a run ended
 
 
