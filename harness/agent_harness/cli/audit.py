@@ -1,0 +1,135 @@
+"""`audit`: what happened, what it cost, and whether the log still proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_harness.cli.events import event_line
+from agent_harness.cli.opening import Db, Json, Sets, noun, opened
+from agent_harness.cli.output import emit, plain, say, table, when
+from agent_harness.errors import Exit, UsageError
+from agent_harness.types import Event, dollars
+from agent_harness.types.kinds import Kind
+
+if TYPE_CHECKING:
+    from agent_harness.app import App
+    from agent_harness.audit import Cost
+
+app = noun("Look into the audit log.")
+
+Target = Annotated[str | None, typer.Argument(metavar="[ITEM|RUN]", help="An item or a run; everything without one.")]
+CALLS = (Kind.MODEL_ASKED, Kind.MODEL_ANSWERED, Kind.MODEL_FAILED)
+
+
+@app.command()
+def ls(*, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
+    """List the runs."""
+    with opened(sets, db) as app_:
+        events = app_.audit.events(kinds=[Kind.RUN_STARTED, Kind.RUN_ENDED, *CALLS])
+        from agent_harness.audit import Cost, tally
+        from agent_harness.audit.cost import of_run
+
+    sums = tally(events, of_run)
+    ends = {event.run: event.data["outcome"] for event in events if event.kind == Kind.RUN_ENDED}
+    starts = [event for event in events if event.kind == Kind.RUN_STARTED]
+    runs = [
+        {
+            "run": event.run,
+            "item": event.item,
+            "started_ms": event.at_ms,
+            "mode": event.data["mode"],
+            "outcome": ends.get(event.run, "not ended"),
+            "cost": sums.get(event.run, Cost()),
+        }
+        for event in starts
+    ]
+    rows = [
+        (r["run"], r["item"], when(r["started_ms"]), r["mode"], r["cost"].steps, money(r["cost"]), r["outcome"])
+        for r in runs
+    ]
+    head = ("RUN", "ITEM", "STARTED", "MODE", "ANSWERS", "COST", "OUTCOME")
+    emit(runs, as_json, table(head, rows) if rows else "")
+    if not rows:
+        say("no runs")
+
+
+@app.command()
+def show(
+    target: Target = None,
+    *,
+    body: Annotated[bool, typer.Option("--body", help="Print the bodies that events name by digest, too.")] = False,
+    sets: Sets = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Print events."""
+    with opened(sets, db) as app_:
+        events = of_target(app_, target)
+        bodies = {event.seq: dict(bodies_of(app_, event)) for event in events} if body else {}
+    data = [plain(event) | ({"bodies": plain(bodies[event.seq])} if body else {}) for event in events]
+    emit(data, as_json, "\n".join(text for event in events for text in told(event, bodies.get(event.seq, {}))))
+
+
+def told(event: Event, bodies: dict[str, bytes]) -> Iterator[str]:
+    """An event and its bodies for people."""
+    yield event_line(event)
+    for name, content in bodies.items():
+        yield f"        {name} ({len(content)} bytes)"
+        yield from (f"        | {one}" for one in content.decode("utf-8", "backslashreplace").splitlines())
+
+
+def of_target(app_: App, target: str | None) -> list[Event]:
+    """The events of an item or a run. Raises UsageError where there are none of that name."""
+    if target is None:
+        return list(app_.audit.events())
+    events = app_.audit.events(item=target) or app_.audit.events(run=target)
+    if not events:
+        raise UsageError(f"there is no item or run {target}", next="agent-harness audit ls")
+    return list(events)
+
+
+def bodies_of(app_: App, event: Event) -> Iterator[tuple[str, bytes]]:
+    """The bodies that were stored with an event, by name."""
+    for name in event.data.get("bodies", ()):
+        yield name, app_.audit.body(event.data[name])
+
+
+@app.command()
+def cost(target: Target = None, *, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
+    """Print what each item and role cost: the sums of its calls, failed ones included."""
+    with opened(sets, db) as app_:
+        from agent_harness.audit import Cost, tally
+        from agent_harness.audit.cost import of_role
+
+        calls = [event for event in of_target(app_, target) if event.kind in CALLS]
+    sums = tally(calls, lambda event: f"{event.item}\n{of_role(event)}")
+    whole = sum(sums.values(), Cost())
+    rows = [(*name.split("\n"), *cells(one)) for name, one in sums.items()]
+    data = [dict(zip(("item", "role"), name.split("\n"), strict=True)) | plain(one) for name, one in sums.items()]
+    head = ("ITEM", "ROLE", "ANSWERS", "FAILED", "OPEN", "TOKENS IN", "TOKENS OUT", "COST")
+    emit({"rows": data, "total": whole}, as_json, table(head, [*rows, ("total", "", *cells(whole))]))
+
+
+def cells(cost: Cost) -> tuple[object, ...]:
+    """A sum for the table. What has no price is said, never counted as nothing."""
+    return cost.steps, cost.failed_calls, cost.dangling, cost.input, cost.output, money(cost)
+
+
+def money(cost: Cost) -> str:
+    """Dollars, and how many answers have no price."""
+    unpriced = f"{cost.unpriced} unpriced" if cost.unpriced else ""
+    return " + ".join(one for one in (dollars(cost.nanousd) if cost.nanousd or not unpriced else "", unpriced) if one)
+
+
+@app.command()
+def verify(*, sets: Sets = None, db: Db = None, as_json: Json = False) -> int:
+    """Check the log's tree and bodies, and the trailers of what was delivered; exit 7 where something is wrong."""
+    with opened(sets, db) as app_:
+        problems = app_.verify()
+        size, root = app_.audit.root()
+    emit({"ok": not problems, "size": size, "root": root, "problems": problems}, as_json, "\n".join(problems))
+    say(f"{len(problems)} problem(s)" if problems else f"the log holds: {size} events, root {root}")
+    return Exit.AUDIT if problems else Exit.OK

@@ -1,0 +1,32 @@
+"""`doctor`: tries everything a run needs, and says beside each fault how to mend it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agent_harness.cli.opening import Db, Json, Sets
+from agent_harness.cli.output import emit, say
+from agent_harness.errors import Exit
+
+
+def doctor(
+    *,
+    fix: Annotated[bool, typer.Option("--fix", help="Build the sandbox image where it is missing.")] = False,
+    sets: Sets = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> int:
+    """Try everything a run needs. Exit 0 where all holds, 2 for the configuration, 3 for anything else."""
+    from agent_harness.cli import probes
+
+    loaded, findings = probes.configuration(sets, db)
+    findings.insert(0, probes.git())
+    if loaded:
+        findings += [*probes.project(loaded), *probes.routes(loaded.config), *probes.sandbox(loaded, fix=fix)]
+    bad = sum(not one.ok for one in findings)
+    code = Exit.USAGE if loaded is None else Exit.INCONCLUSIVE if bad else Exit.OK
+    emit({"ok": code is Exit.OK, "findings": findings}, as_json, "\n".join(map(probes.shown, findings)))
+    say(f"{bad} of {len(findings)} do not hold" if bad else f"all {len(findings)} hold")
+    return code

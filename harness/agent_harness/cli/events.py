@@ -1,0 +1,118 @@
+"""Events as lines for people: the log's own, and the live ones of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from agent_harness.cli.output import line, say, when
+from agent_harness.types import Event, dollars
+from agent_harness.types.kinds import Kind
+
+SHOWN = 96
+"""Characters of a command on a progress line."""
+
+
+def event_line(event: Event) -> str:
+    """One line of the log: number, time, run, kind and data."""
+    run = event.run or event.item or "-"
+    return f"{event.seq:>6}  {when(event.at_ms)}  {run:<12} {event.kind:<20} {line(pairs(event.data), 160)}".rstrip()
+
+
+def pairs(data: Mapping[str, Any]) -> str:
+    """Data as `key=value`, nested in brackets; digests short."""
+    return " ".join(f"{key}={short(value)}" for key, value in data.items())
+
+
+def short(value: Any) -> str:
+    """One value on a line."""
+    if isinstance(value, Mapping):
+        return "{" + pairs(value) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(short(one) for one in value) + "]"
+    text = str(value)
+    return text[:19] if text.startswith("sha256:") else text
+
+
+class Progress:
+    """Prints a run as it goes: one line for each command, edit, gate and end, with turn, spend and time so far."""
+
+    def __init__(self, write: Callable[[str], None] = say) -> None:
+        self._write = write
+        self._began = 0
+        self._now = 0
+        self._nanousd = 0
+        self._role, self._steps, self._ceiling = "", 0, 0
+        self._commands: dict[str, str] = {}
+        self._handlers: dict[str, Callable[[Mapping[str, Any]], str]] = {
+            Kind.RUN_STARTED: self._run_started,
+            Kind.SANDBOX_READY: lambda d: f"sandbox for {d['purpose']} ready in {d['seconds']:.1f} s",
+            Kind.ROLE_STARTED: self._role_started,
+            Kind.ROLE_ENDED: self._role_ended,
+            Kind.MODEL_ANSWERED: self._answered,
+            Kind.MODEL_FAILED: self._failed,
+            Kind.COMMAND_STARTED: self._command,
+            Kind.COMMAND_ENDED: self._command_ended,
+            Kind.EDIT_MADE: lambda d: f"edit {d['path']}",
+            Kind.TOOL_REFUSED: lambda d: f"refused {d['tool']}: {d['reason']}",
+            Kind.CANDIDATE_CAPTURED: lambda d: f"candidate {d['tree'][:12]}: {d['files']} file(s) changed",
+            Kind.GATE_JUDGED: self._judged,
+            Kind.DELIVERY_LANDED: lambda d: f"delivered {d['commit'][:12]} on {d['target']}",
+            Kind.DELIVERY_REFUSED: lambda d: f"delivery refused: {d['reason']}",
+            Kind.RUN_ENDED: lambda d: f"{d['outcome']}: {d['reason']}" if d["reason"] else str(d["outcome"]),
+        }
+
+    def __call__(self, event: Event) -> None:
+        """Print what is worth a line."""
+        self._now = event.at_ms
+        handler = self._handlers.get(event.kind)
+        try:
+            text = handler(event.data) if handler else ""
+            if text:
+                self._write(f"[{self._where()}] {line(text, 240)}")
+        except Exception as error:  # the event stands, and a run does not end for want of a line about it
+            with suppress(Exception):
+                self._write(f"[{event.kind}] could not be shown: {error!r}")
+
+    def _where(self) -> str:
+        seconds = max(0, self._now - self._began) // 1000
+        turn = f"{self._role} {self._steps}/{self._ceiling} " if self._role else ""
+        return f"{turn}{dollars(self._nanousd)} {seconds // 60:02d}:{seconds % 60:02d}"
+
+    def _run_started(self, data: Mapping[str, Any]) -> str:
+        self._began, self._nanousd, self._role = self._now, 0, ""
+        note = {"replay": ", answers are recorded and cost nothing now", "record": ", answers are being recorded"}
+        return f"attempt {data['generation']} from {data['base']}{note.get(data['mode'], '')}"
+
+    def _role_started(self, data: Mapping[str, Any]) -> str:
+        self._role, self._steps, self._ceiling = data["role"], 0, data["limits"]["steps"]
+        return "started" + (", read-only" if data["mode"] == "ro" else "")
+
+    def _role_ended(self, data: Mapping[str, Any]) -> str:
+        text = f"{data['ended']}: {data['detail']}" if data["detail"] else str(data["ended"])
+        shown = f"{self._role} {text}"
+        self._role = ""
+        return shown
+
+    def _answered(self, data: Mapping[str, Any]) -> str:
+        self._steps += 1
+        self._nanousd += data.get("nanousd") or 0
+        return "" if data["finish"] in {"stop", "tool_calls"} else f"answer ended by {data['finish']}"
+
+    def _failed(self, data: Mapping[str, Any]) -> str:
+        self._nanousd += data.get("nanousd") or 0
+        return f"route {data['route']} failed ({data['fault']}): {data['why']}"
+
+    def _command(self, data: Mapping[str, Any]) -> str:
+        self._commands[data["where"]] = data["command"]
+        return ""
+
+    def _command_ended(self, data: Mapping[str, Any]) -> str:
+        command = line(self._commands.pop(data["where"], "?"), SHOWN)
+        end = f"exit {data['exit_code']}" if data["end"] == "exited" else str(data["end"]).replace("_", " ")
+        return f"$ {command} … {end} ({data['seconds']:.1f} s)"
+
+    def _judged(self, data: Mapping[str, Any]) -> str:
+        reasons = f": {'; '.join(data['reasons'])}" if data["reasons"] else ""
+        return f"gate {data['gate']}: {data['outcome']} ({data['seconds']:.1f} s){reasons}"

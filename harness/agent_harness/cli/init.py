@@ -1,0 +1,112 @@
+"""`init`: make a project ready for its first item."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent_harness.cli.opening import Json, here, need_repository, readable
+from agent_harness.cli.output import emit, say
+from agent_harness.errors import HarnessError, UsageError
+
+TEMPLATE = """\
+# agent-harness: all keys and their values in force: agent-harness config show --origin
+
+[project]
+# Every change must pass these, in a fresh sandbox. A tests command must print how many tests ran;
+# for a linter or a build write {{ run = "make lint", kind = "command" }}.
+checks = {checks}
+
+[policy]
+# Files no change may touch, beside this one and the CI's own: protected = ["LICENSE"] replaces the list.
+# Existing files that must stay as they are, while new ones may come:
+# keep = ["tests/**"]
+
+[limits]
+# Of one item, all its roles together.
+usd = "5.00"
+steps = 80
+
+# The way to a model. The key itself stays in the environment; only the variable's name stands here.
+# [routes.main]
+# model = "openai/gpt-5-mini"
+# api_key_env = "OPENAI_API_KEY"
+# base_url = "http://127.0.0.1:8000/v1"          # any server that speaks OpenAI's format
+# price = {{ input = "0.25", output = "2.00" }}    # US dollars per million tokens
+"""
+
+PYTEST = "python3 -m pytest -q"
+UNITTEST = "python3 -m unittest discover"
+
+
+def init(
+    *,
+    check: Annotated[
+        list[str] | None, typer.Option(metavar="CMD", help="A test command, instead of the found ones. Repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a harness.toml for this repository. Nothing that exists is changed."""
+    from agent_harness.config import find_project
+
+    found = find_project(here())
+    need_repository(str(found.root))
+    if found.file is not None:
+        raise UsageError(f"{found.file} is there already", why="init never overwrites", next="edit it")
+    checks = [readable(one, "--check") for one in check or []] or detected(found.root)
+    path = found.root / "harness.toml"
+    state = found.root / ".harness"
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE.format(checks=json.dumps(checks, ensure_ascii=False)))
+        state.mkdir(mode=0o700, exist_ok=True)
+        ignore = state / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+    except OSError as error:
+        raise HarnessError(f"cannot write {error.filename or path}", why=error.strerror or "") from error
+    emit({"file": path, "state": state, "checks": checks}, as_json, str(path))
+    if not checks:
+        say("no tests were recognised: put a command that runs them under checks")
+    say("next: configure [routes.main] in harness.toml, then: agent-harness doctor; agent-harness queue add TITLE")
+
+
+def detected(root: Path) -> list[str]:
+    """Test commands of the tools whose files are there."""
+    found = [command for name, command in COMMANDS.items() if (root / name).is_file()]
+    return [*python(root), *found, *javascript(root)]
+
+
+COMMANDS = {"Cargo.toml": "cargo test", "go.mod": "go test -v ./..."}
+
+
+def python(root: Path) -> list[str]:
+    """The runner that something names: pytest, else unittest where there are test files."""
+    files = [root / name for name in ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini")]
+    tests = [*root.glob("test_*.py"), *root.glob("tests/**/test_*.py"), *root.glob("test/**/test_*.py")]
+    if (root / "pytest.ini").is_file() or any(root.glob("**/conftest.py")):
+        return [PYTEST]
+    if any("pytest" in content(one) for one in [*files, *tests[:20]]):
+        return [PYTEST]
+    return [UNITTEST] if tests else []
+
+
+def javascript(root: Path) -> list[str]:
+    """The package's test script, where it is not the placeholder that npm writes."""
+    try:
+        package = json.loads(content(root / "package.json") or "{}")
+        script = str(package["scripts"]["test"])
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [] if "no test specified" in script else ["npm test"]
+
+
+def content(path: Path) -> str:
+    """A file's text, empty where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    except OSError:
+        return ""

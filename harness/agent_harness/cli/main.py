@@ -1,0 +1,151 @@
+"""The entry point, and the one place where everything that went wrong becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from agent_harness import __version__
+from agent_harness.cli import audit, config, demo, doctor, init, queue, review, run, signals
+from agent_harness.cli.opening import Json
+from agent_harness.cli.output import PROGRAM, emit, line, plain, put, say
+from agent_harness.errors import Cancelled, Exit, HarnessError, UsageError
+
+EPILOG = """\b
+Exit codes:
+  0    done, passed, holds
+  1    a gate or the item failed on its merits
+  2    usage or configuration
+  3    inconclusive: infrastructure, provider, sandbox, or a bug
+  4    credentials are missing or were refused
+  5    nothing to do
+  6    a limit was reached; the work is kept
+  7    the audit log cannot be written or does not verify
+  8    held for a person
+  130  interrupted (143: terminated); the state is saved
+
+Data goes to stdout, words for people to stderr. --json works with every command."""
+
+CLICK_ERROR: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
+"""What typer raises for wrong usage; some of its versions bring a click of their own."""
+
+app = typer.Typer(
+    help="Queue work for a repository: bounded agent loops do it in a sandbox; what every gate passed is delivered.",
+    epilog=EPILOG,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("init")(init.init)
+app.command("doctor")(doctor.doctor)
+app.add_typer(queue.app, name="queue")
+app.command("run")(run.run)
+app.command("review")(review.review)
+app.add_typer(audit.app, name="audit")
+app.add_typer(config.app, name="config")
+
+
+@app.command()
+def version(*, as_json: Json = False) -> None:
+    """Print the version."""
+    emit({"version": __version__}, as_json, f"{PROGRAM} {__version__}")
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    *,
+    shown: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
+) -> int:
+    """The program without a command: its version, or its help."""
+    if shown:
+        version(as_json=as_json)
+        raise typer.Exit(0)
+    if context.invoked_subcommand is None:
+        put(sys.stderr, context.get_help())
+        return Exit.USAGE
+    return Exit.OK
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    for number in (0, 1, 2):
+        hold(number)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    signals.install()
+    sys.exit(guarded(sys.argv[1:]))
+
+
+def hold(number: int) -> None:
+    """Keep a closed standard descriptor from being given to a file of ours, which somebody would then write into."""
+    try:
+        os.fstat(number)
+    except OSError:
+        os.open(os.devnull, os.O_RDWR)
+
+
+def guarded(words: list[str]) -> int:
+    """Run a command; every way it can end is an exit code, and one line where it is not 0."""
+    as_json = "--json" in words
+    try:
+        done = typer.main.get_command(app).main(words, prog_name=PROGRAM, standalone_mode=False)
+        return int(done or 0)
+    except HarnessError as error:
+        return told(error, as_json)
+    except CLICK_ERROR as error:
+        return told(usage(error), as_json)
+    except (signals.Stopped, KeyboardInterrupt, typer.Abort):
+        return told(Cancelled("interrupted", why="what was recorded so far is kept"), as_json)
+    except Exception as error:
+        return told(bug(error), as_json)
+
+
+def told(error: HarnessError, as_json: bool) -> int:
+    """Say what went wrong; returns its exit code."""
+    code = int(error.exit)
+    if isinstance(error, Cancelled):
+        code = signals.code() or code
+    facts = {"kind": type(error).__name__, "what": error.what, "why": error.why, "next": error.next, "exit": code}
+    try:
+        if as_json:
+            emit({"error": plain(facts)}, as_json, "")
+        say(f"{PROGRAM}: {line(error.line)}")
+    except HarnessError:  # stdout or stderr takes nothing more: the exit code still says it
+        pass
+    return code
+
+
+def usage(error: Any) -> UsageError:
+    """A wrong command line, as ours."""
+    path = error.ctx.command_path if getattr(error, "ctx", None) else PROGRAM
+    return UsageError(line(error.format_message()).rstrip(".?"), next=f"{path} --help")
+
+
+def bug(error: Exception) -> HarnessError:
+    """Anything nobody foresaw: a report is saved, and the line says where."""
+    import platform
+    import tempfile
+    import traceback
+
+    if os.environ.get("AGENT_HARNESS_DEBUG") == "1":
+        traceback.print_exc()
+    where = f"{PROGRAM} {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    report = f"{where}\ncommand: {sys.argv[1:2]}\n\n{''.join(traceback.format_exception(error))}"
+    try:
+        number, path = tempfile.mkstemp(prefix=f"{PROGRAM}-bug-", suffix=".txt")
+        with open(number, "w", encoding="utf-8", errors="backslashreplace") as file:  # noqa: PTH123 - a descriptor
+            file.write(report)
+    except OSError:
+        path = "nowhere: no temporary folder can be written"
+    return HarnessError(
+        f"this is a bug of {PROGRAM}",
+        why=f"{type(error).__name__}: {line(str(error), 200)}",
+        next=f"report it with {path}; look through it first, it may hold private paths",
+    )

@@ -1,0 +1,208 @@
+"""`queue`: what is to be done, what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_harness.cli.events import event_line
+from agent_harness.cli.opening import Db, Json, Sets, noun, opened, readable, text_from
+from agent_harness.cli.output import emit, line, plain, say, table, when
+from agent_harness.errors import UsageError
+from agent_harness.types import NANO, Allowance, Check, CheckKind, Item, ItemState, Limits, NewItem, dollars
+
+if TYPE_CHECKING:
+    from agent_harness.config import Config
+
+app = noun("Add, list, show, retry and cancel items.")
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The item's id, as `queue list` prints it.")]
+
+
+@app.command()
+def add(  # noqa: PLR0913 - one parameter per option
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="What is to be done, in one line.")],
+    *,
+    brief: Annotated[str | None, typer.Option(metavar="TEXT", help="The whole task.")] = None,
+    brief_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The whole task from a file; - is stdin.")
+    ] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CMD", help="A test command that must pass, instead of the project's. Repeatable."),
+    ] = None,
+    command: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CMD", help="A command that must exit 0 and counts no tests (a linter). Repeatable."),
+    ] = None,
+    usd: Annotated[str | None, typer.Option(metavar="USD", help="Most that the item may cost.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Most model answers.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens, in and out.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Longest time.")] = None,
+    depends_on: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="An item that must be done first. Repeatable.")
+    ] = None,
+    priority: Annotated[int, typer.Option(help="Higher is earlier.")] = 0,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Idempotency key: the same key is queued only once.")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option(metavar="REF", help="What to start from, instead of project.base.")
+    ] = None,
+    allow: Annotated[
+        list[Allowance] | None, typer.Option(help="Let the change do what would stop its delivery. Repeatable.")
+    ] = None,
+    allow_path: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Let the change touch protected paths. Repeatable.")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The item's id, instead of a made one.")] = None,
+    sets: Sets = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Queue an item; prints its id."""
+    if brief is not None and brief_file is not None:
+        raise UsageError("--brief and --brief-file exclude each other", next="give one of them")
+    told = text_from(brief_file, "the brief") if brief_file is not None else brief
+    new = NewItem(
+        title=readable(title, "the title"),
+        brief=readable(told, "the brief", lines=True) if told is not None else "",
+        checks=checks(check or [], command or []),
+        depends_on=tuple(depends_on or ()),
+        priority=priority,
+        key=readable(key, "the key") if key is not None else None,
+        base=readable(base, "the base") if base is not None else None,
+        allow=tuple(allow or ()),
+        allow_paths=tuple(readable(one, "--allow-path") for one in allow_path or ()),
+        id=id,
+    )
+    money = ceiling(usd)
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise UsageError("--seconds must be a number above 0")
+    with opened(sets, db) as app_:
+        if new.checks is None and not app_.config.project.checks:
+            raise UsageError(
+                f"the item {new.title!r} has no checks and neither has the project",
+                why="nothing could tell whether a change is right",
+                next='give --check "python -m pytest", or set project.checks in harness.toml',
+            )
+        limits = limited(app_.config, steps=steps, tokens=tokens, nanousd=money, seconds=seconds)
+        item, fresh = app_.queue.add(replace(new, limits=limits))
+    say(f"queued {item.id} ({item.state})" if fresh else f"already queued by this key as {item.id} ({item.state})")
+    emit(plain(item) | {"new": fresh}, as_json, item.id)
+
+
+def checks(tests: list[str], commands: list[str]) -> tuple[Check, ...] | None:
+    """The item's own checks, None where it has none."""
+    found = [Check(readable(one, "--check", lines=True)) for one in tests]
+    found += [Check(readable(one, "--command", lines=True), CheckKind.COMMAND) for one in commands]
+    return tuple(found) or None
+
+
+def ceiling(usd: str | None) -> int | None:
+    """Dollars as nano-dollars, rounded down. Raises UsageError."""
+    if usd is None:
+        return None
+    try:
+        found = Decimal(usd)
+    except InvalidOperation:
+        found = Decimal(0)
+    if not found.is_finite() or not Decimal("1e-9") <= found <= 1_000_000:
+        raise UsageError(f"--usd must be US dollars above 0, such as 2.50, not {usd!r}")
+    return int(found * NANO)
+
+
+def limited(
+    config: Config, *, steps: int | None, tokens: int | None, nanousd: int | None, seconds: float | None
+) -> Limits | None:
+    """The project's limits with the item's in their place; None where the item has none."""
+    if steps is None and tokens is None and nanousd is None and seconds is None:
+        return None
+    usual = config.limits.limits
+    return Limits(
+        steps=steps or usual.steps,
+        tokens=tokens or usual.tokens,
+        nanousd=nanousd or usual.nanousd,
+        seconds=seconds or usual.seconds,
+    )
+
+
+@app.command("list")
+def list_items(
+    *,
+    state: Annotated[list[ItemState] | None, typer.Option(help="Only items in this state. Repeatable.")] = None,
+    sets: Sets = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """List the items."""
+    with opened(sets, db) as app_:
+        items = app_.queue.items(tuple(state) if state else None)
+    rows = [(i.id, i.state, i.priority, f"{i.failures}/{i.losses}", i.title) for i in items]
+    emit(items, as_json, table(("ID", "STATE", "PRIO", "FAILED/LOST", "TITLE"), rows) if rows else "")
+    if not rows:
+        say("no items")
+
+
+@app.command()
+def show(item: Id, *, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
+    """Show an item: its state with the reason, its events."""
+    with opened(sets, db) as app_:
+        found = app_.queue.get(item)
+        events = app_.audit.events(item=found.id)
+    text = "\n".join([described(found), "", *map(event_line, events)])
+    emit({"item": plain(found), "events": plain(events)}, as_json, text)
+
+
+def described(item: Item) -> str:
+    """An item for people."""
+    limits = item.limits
+    rows = [
+        ("item", item.id),
+        ("title", item.title),
+        ("state", item.state),
+        ("reason", item.reason),
+        ("attempts", f"{item.generation} ({item.failures} failed, {item.losses} lost)"),
+        ("not before", when(item.not_before_ms) if item.not_before_ms else ""),
+        ("base", item.base or ""),
+        ("branch", item.branch),
+        ("depends on", ", ".join(item.depends_on)),
+        ("priority", item.priority or ""),
+        ("key", item.key or ""),
+        ("checks", "; ".join(check.command for check in item.checks or ()) or "the project's"),
+        (
+            "limits",
+            f"{limits.steps} steps, {limits.tokens} tokens, {dollars(limits.nanousd)}, {limits.seconds:g} s"
+            if limits
+            else "the project's",
+        ),
+        ("allowed", ", ".join((*item.allow, *item.allow_paths))),
+        ("queued", when(item.created_ms)),
+        ("brief", item.brief),
+    ]
+    return "\n".join(f"{name:<11} {line(str(value))}" for name, value in rows if value)
+
+
+@app.command()
+def retry(item: Id, *, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
+    """Make an item ready again: its counters start anew, the reason of its last end stays known."""
+    with opened(sets, db) as app_:
+        app_.queue.retry(item)
+        moved(app_.queue.get(item), as_json)
+
+
+@app.command()
+def cancel(item: Id, *, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
+    """Take an item out of the queue."""
+    with opened(sets, db) as app_:
+        app_.queue.cancel(item)
+        moved(app_.queue.get(item), as_json)
+
+
+def moved(item: Item, as_json: bool) -> None:
+    """Say where an item is now."""
+    say(f"{item.id} is {item.state}")
+    emit(item, as_json, item.id)

@@ -1,0 +1,140 @@
+"""`run`: take items off the queue and work on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_harness.cli import signals
+from agent_harness.cli.events import Progress
+from agent_harness.cli.opening import Db, Json, Sets, opened
+from agent_harness.cli.output import emit, line, say
+from agent_harness.errors import Cancelled, Exit, NothingToDo, UsageError
+from agent_harness.types import dollars
+
+if TYPE_CHECKING:
+    from agent_harness.app import App, DryRun
+    from agent_harness.receipt import RunReport
+
+GRAVITY = (
+    Exit.AUDIT,
+    Exit.CREDENTIALS,
+    Exit.INTERRUPTED,
+    Exit.INCONCLUSIVE,
+    Exit.HELD,
+    Exit.LIMIT,
+    Exit.USAGE,
+    Exit.FAILED,
+    Exit.OK,
+)
+"""Of several items the gravest end is the command's."""
+
+Record = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the model's answers to a file, to be replayed.")
+]
+Replay = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Take the model's answers from a file; no model is asked.")
+]
+
+
+def run(  # noqa: PLR0913 - one parameter per option
+    *,
+    item: Annotated[str | None, typer.Option(metavar="ID", help="This item, not the next that is ready.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="One item (the default).")] = False,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="Items until none is ready.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Resolve everything and run the checks on the base; ask no model, change nothing."
+        ),
+    ] = False,
+    record: Record = None,
+    replay: Replay = None,
+    sets: Sets = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> int:
+    """Work on the queue. Progress goes to stderr, the receipt to stdout."""
+    if until_empty and (once or item or dry_run):
+        raise UsageError("--until-empty excludes --once, --item and --dry-run", next="leave one of them out")
+    need_recording(record, replay)
+    with opened(sets, db, record=record, replay=replay) as app:
+        if dry_run:
+            return show_plan(app.dry_run(item), as_json)
+        reports = work(app, item, until_empty)
+    for report in reports:
+        say(next_step(report))
+    emit({"runs": reports}, as_json, "\n\n".join(map(shown, reports)))
+    return code([report.exit for report in reports])
+
+
+def need_recording(record: Path | None, replay: Path | None) -> None:
+    """Raises UsageError for two recordings, or one that is not there."""
+    if record and replay:
+        raise UsageError("--record and --replay exclude each other", next="leave one of them out")
+    if replay and not replay.is_file():
+        raise UsageError(f"--replay {replay} is not a file", next="give a file that --record wrote")
+
+
+def work(app: App, item: str | None, until_empty: bool) -> list[RunReport]:
+    """Run, with signals heeded. Raises Cancelled when one came before anything was taken."""
+    with signals.cancelling() as cancelled:
+        try:
+            return app.run(item, until_empty, Progress(), cancelled)
+        except NothingToDo:
+            if cancelled.is_set():
+                raise Cancelled("interrupted", why="no item had been taken") from None
+            raise
+
+
+def code(exits: Iterable[Exit]) -> int:
+    """The command's exit code: the gravest; a signal's own number where one ended it."""
+    found = set(exits)
+    if signals.code():
+        found.add(Exit.INTERRUPTED)
+    gravest = next(one for one in GRAVITY if one in found)
+    return signals.code() or gravest if gravest is Exit.INTERRUPTED else gravest
+
+
+def shown(report: RunReport) -> str:
+    """A report for people: the receipt, and how it ended."""
+    from agent_harness.receipt import render
+
+    lines = [render(report.receipt), f"outcome   {report.outcome}: {line(report.reason)}"]
+    if report.branch:
+        lines.append(f"delivered {report.commit} on branch {report.branch}")
+    return "\n".join(lines)
+
+
+def next_step(report: RunReport) -> str:
+    """What to do now."""
+    if report.branch:
+        return f"next: git log -p -1 {report.branch}"
+    return f"next: agent-harness queue show {report.item}; agent-harness audit show {report.run}"
+
+
+def show_plan(plan: DryRun, as_json: bool) -> int:
+    """Print what a run would do; exit 8 where it would be held for its checks."""
+    limits = plan.limits
+    end = "held: no model would be asked" if plan.problems else f"delivered on {plan.item.branch}, if it passes"
+    lines = [
+        f"item      {plan.item.id}: {line(plan.item.title)}",
+        f"base      {plan.base} of {plan.source}",
+        f"image     {plan.image}",
+        *(f"check     {one.check.command}: {state(one.passed, one.broken)}, on the base" for one in plan.checks),
+        *(f"route     {role}: {', '.join(routes) or 'the recording'}" for role, routes in plan.routes.items()),
+        f"limits    {limits.steps} steps, {limits.tokens} tokens, {dollars(limits.nanousd)}, {limits.seconds:g} s",
+        f"worst     {dollars(plan.worst_nanousd)}",
+        *(f"problem   {line(one)}" for one in plan.problems),
+        f"would be  {end}",
+    ]
+    emit(plan, as_json, "\n".join(lines))
+    return Exit.HELD if plan.problems else Exit.OK
+
+
+def state(passed: bool, broken: str) -> str:
+    """A check's end in words."""
+    return f"cannot run ({line(broken)})" if broken else "passes" if passed else "fails"
