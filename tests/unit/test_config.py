@@ -208,7 +208,7 @@ def test_raw_text_becomes_what_its_key_needs(project):
         sets=[
             "project.base=1234567",
             "review.enabled=no",
-            'project.checks=["make", {run = "lint", kind = "command", timeout_s = 2.5}]',
+            'project.checks=["make", {run = "lint", kind = "command", timeout_s = 2.5, no_worse = true}]',
             "sandbox.memory=1.5g",
             'routes."my-route".price.input=0.15',
             'routes."my-route".price.output=1',
@@ -216,7 +216,7 @@ def test_raw_text_becomes_what_its_key_needs(project):
     )
     assert got.routes["my-route"].model == "q/n"
     assert (got.project.base, got.review.enabled, got.sandbox.memory) == ("1234567", False, 3 << 29)
-    assert got.project.checks == (Check("make"), Check("lint", CheckKind.COMMAND, 2.5))
+    assert got.project.checks == (Check("make"), Check("lint", CheckKind.COMMAND, 2.5, no_worse=True))
     price = got.routes["my-route"].price
     assert price is not None and (price.input, price.output) == (Decimal("0.15"), 1)
     assert got.origin("project.checks") == "--set"

@@ -250,7 +250,8 @@ def plain(value: object) -> Any:
     if isinstance(value, tuple):
         return [plain(one) for one in value]
     if isinstance(value, Check):
-        return {"run": value.command, "kind": value.kind.value, "timeout_s": value.timeout_s}
+        table = {"run": value.command, "kind": value.kind.value, "timeout_s": value.timeout_s}
+        return table | ({"no_worse": True} if value.no_worse else {})
     if isinstance(value, Decimal):
         return f"{value:f}"
     return values.USERINFO.sub("***@", value) if isinstance(value, str) else value

@@ -184,7 +184,7 @@ def globs(value: object) -> tuple[str, ...]:
 
 
 def checks(value: object) -> tuple[Check, ...]:
-    """Commands: texts, or tables of `run`, `kind` and `timeout_s`."""
+    """Commands: texts, or tables of `run`, `kind`, `timeout_s` and `no_worse`."""
     return tuple(check(one) for one in array(value))
 
 
@@ -194,8 +194,10 @@ def check(value: object) -> Check:
         return Check(text(value))
     if not isinstance(value, dict) or "run" not in value:
         raise ValueError('must hold commands: texts, or tables such as {run = "make lint", kind = "command"}')
-    unknown = sorted(set(value) - {"run", "kind", "timeout_s"})
+    unknown = sorted(set(value) - {"run", "kind", "timeout_s", "no_worse"})
     if unknown:
-        raise ValueError(f"has a table with the unknown key {shown(unknown[0])}; known are run, kind and timeout_s")
+        raise ValueError(
+            f"has a table with the unknown key {shown(unknown[0])}; known are run, kind, timeout_s and no_worse"
+        )
     kind = CheckKind(one_of(*CheckKind)(value.get("kind", "tests")))
-    return Check(text(value["run"]), kind, number(value.get("timeout_s", 600)))
+    return Check(text(value["run"]), kind, number(value.get("timeout_s", 600)), flag(value.get("no_worse", False)))

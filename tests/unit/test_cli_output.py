@@ -1,0 +1,213 @@
+"""What the command line prints, and the codes it ends with, without any project."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from agent_harness.cli import init, output, queue, run, signals
+from agent_harness.cli.events import Progress, event_line
+from agent_harness.cli.review import Severity, finding
+from agent_harness.errors import Exit, HarnessError, UsageError
+from agent_harness.receipt import RunReport
+from agent_harness.types import Check, Event, ItemState
+from agent_harness.types.kinds import Kind
+
+
+def test_control_characters_cannot_steer_a_terminal():
+    assert output.clean("a\x1b[31mb\x07\u202ec\td\ne\udc80") == "a\\x1b[31mb\\x07\\u202ec\td\ne\\udc80"
+    assert output.clean("työ 日本 😀") == "työ 日本 😀"
+
+
+def test_plain_is_json_of_every_noun():
+    report = RunReport("i", "r", "delivered", Exit.OK, "", {"a": (1, None)}, diff=b"+\xff\n")
+    assert json.loads(json.dumps(output.plain([report, Check("x"), ItemState.READY]))) == [
+        {
+            "item": "i",
+            "run": "r",
+            "outcome": "delivered",
+            "exit": 0,
+            "reason": "",
+            "receipt": {"a": [1, None]},
+            "branch": "",
+            "commit": "",
+            "diff": "+\\xff\n",
+        },
+        {"command": "x", "kind": "tests", "timeout_s": 600.0, "no_worse": False},
+        "ready",
+    ]
+
+
+def test_columns_stand_below_each_other_and_nothing_trails():
+    assert output.table(("A", "BB"), [("x\ny", 1), ("long", "")]) == "A     BB\nx y   1\nlong"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_json_is_readable_in_any_encoding(monkeypatch, encoding):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace"))
+    output.emit({"title": "työ 😀 \udc80"}, True, "")
+    assert json.loads(raw.getvalue().decode(encoding))["title"] == "työ 😀 \udc80"
+
+
+def test_a_closed_stdout_is_no_error_and_a_full_one_is(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    output.emit({}, False, "text")
+    with open("/dev/full", "w") as full, pytest.raises(HarnessError, match="No space left"):
+        output.put(full, "text")
+
+
+@pytest.mark.parametrize(
+    ("exits", "code"),
+    [
+        ([Exit.OK], 0),
+        ([Exit.OK, Exit.FAILED], 1),
+        ([Exit.FAILED, Exit.LIMIT, Exit.OK], 6),
+        ([Exit.LIMIT, Exit.HELD], 8),
+        ([Exit.HELD, Exit.INCONCLUSIVE], 3),
+        ([Exit.INCONCLUSIVE, Exit.INTERRUPTED], 130),
+        ([Exit.INTERRUPTED, Exit.CREDENTIALS], 4),
+        ([Exit.CREDENTIALS, Exit.AUDIT], 7),
+    ],
+)
+def test_the_gravest_end_of_several_items_is_the_commands(exits, code):
+    assert run.code(exits) == code == run.code(reversed(exits))
+
+
+def test_every_code_an_item_can_end_with_has_a_gravity():
+    assert set(run.GRAVITY) == set(Exit) - {Exit.NOTHING}
+
+
+def test_the_first_signal_asks_and_the_second_ends(capfd, monkeypatch):
+    monkeypatch.setattr(signals._Seen, "number", 0)
+    with signals.cancelling() as cancelled:
+        signals._on(15, None)
+        assert cancelled.is_set() and signals.code() == 143
+        assert run.code([Exit.OK]) == 143
+        with pytest.raises(signals.Stopped):
+            signals._on(2, None)
+    assert "stopping" in capfd.readouterr().err
+
+
+def test_money_is_read_exactly():
+    assert queue.ceiling("2.50") == 2_500_000_000
+    assert queue.ceiling(None) is None
+    for wrong in ("0", "-1", "nan", "inf", "1e9", "two"):
+        with pytest.raises(UsageError, match="--usd must be US dollars"):
+            queue.ceiling(wrong)
+
+
+# --- live progress ------------------------------------------------------------------------------------------
+
+
+def story(*events):
+    lines = []
+    progress = Progress(lines.append)
+    for at_ms, kind, data in events:
+        progress(Event(1, at_ms, kind, "i", "r", data, ""))
+    return lines
+
+
+STARTED = (0, Kind.RUN_STARTED, {"generation": 1, "base": "HEAD", "mode": "replay"})
+ROLE = (1000, Kind.ROLE_STARTED, {"role": "implementer", "mode": "rw", "limits": {"steps": 60}})
+
+
+def answer(at_ms, nanousd=12_300_000, finish="tool_calls"):
+    return (at_ms, Kind.MODEL_ANSWERED, {"nanousd": nanousd, "finish": finish})
+
+
+def test_a_command_is_one_line_with_turn_spend_and_time():
+    command = "python -m pytest -q \\\n  tests"
+    assert story(
+        STARTED,
+        ROLE,
+        answer(2000),
+        (2000, Kind.COMMAND_STARTED, {"where": "x", "command": command}),
+        (41_900, Kind.COMMAND_ENDED, {"where": "x", "end": "exited", "exit_code": 1, "seconds": 2.13}),
+    ) == [
+        "[$0.0000 00:00] attempt 1 from HEAD, answers are recorded and cost nothing now",
+        "[implementer 0/60 $0.0000 00:01] started",
+        "[implementer 1/60 $0.0123 00:41] $ python -m pytest -q \\ tests … exit 1 (2.1 s)",
+    ]
+
+
+def test_long_commands_are_cut_and_other_ends_are_named():
+    lines = story(
+        (0, Kind.COMMAND_STARTED, {"where": "x", "command": "x" * 500}),
+        (0, Kind.COMMAND_ENDED, {"where": "x", "end": "out_of_memory", "exit_code": 137, "seconds": 1.0}),
+    )
+    assert lines[0].endswith("x… … out of memory (1.0 s)") and len(lines[0]) < 160
+
+
+def test_spend_counts_failed_calls_and_unpriced_ones_as_nothing():
+    lines = story(
+        STARTED,
+        ROLE,
+        answer(1000, None),
+        answer(1000, 500_000_000, "length"),
+        (1000, Kind.MODEL_FAILED, {"route": "main", "fault": "retry", "why": "503", "nanousd": 250_000_000}),
+    )
+    assert lines[-2:] == [
+        "[implementer 2/60 $0.5000 00:01] answer ended by length",
+        "[implementer 2/60 $0.7500 00:01] route main failed (retry): 503",
+    ]
+
+
+def test_gates_and_delivery_are_told_with_their_reasons():
+    lines = story(
+        STARTED,
+        (0, Kind.GATE_JUDGED, {"gate": "checks", "outcome": "fail", "seconds": 3.0, "reasons": ["a", "b"]}),
+        (0, Kind.DELIVERY_LANDED, {"commit": "c" * 40, "target": "harness/i"}),
+        (0, Kind.RUN_ENDED, {"outcome": "delivered", "reason": ""}),
+    )
+    assert [line.split("] ")[1] for line in lines[1:]] == [
+        "gate checks: fail (3.0 s): a; b",
+        "delivered cccccccccccc on harness/i",
+        "delivered",
+    ]
+
+
+def test_an_event_of_another_shape_never_stops_a_run():
+    assert "could not be shown" in story((0, Kind.RUN_ENDED, {}))[0]
+    assert story((0, "kind.of.tomorrow", {})) == []
+
+
+def test_an_event_is_one_line_of_the_log():
+    data = {"a": {"b": [1, "x\ny"]}, "c": "sha256:" + "0" * 64}
+    assert event_line(Event(7, 0, Kind.RUN_ENDED, "i", "r1", data, "")) == (
+        "     7  1970-01-01 00:00:00  r1           run.ended            a={b=[1, x y]} c=sha256:000000000000"
+    )
+
+
+# --- init and review ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "checks"),
+    [
+        ({}, []),
+        ({"tests/test_a.py": "import unittest"}, [init.UNITTEST]),
+        ({"tests/sub/test_a.py": "import pytest"}, [init.PYTEST]),
+        ({"test_a.py": "", "pyproject.toml": "[tool.pytest.ini_options]"}, [init.PYTEST]),
+        ({"a/conftest.py": ""}, [init.PYTEST]),
+        ({"package.json": '{"scripts": {"test": "jest"}}'}, ["npm test"]),
+        ({"package.json": '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'}, []),
+        ({"package.json": "[broken"}, []),
+        ({"Cargo.toml": "", "go.mod": ""}, ["cargo test", "go test -v ./..."]),
+    ],
+)
+def test_checks_are_found_by_the_files_that_are_there(tmp_path, files, checks):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert init.detected(tmp_path) == checks
+
+
+def test_severities_order_by_gravity():
+    assert Severity.P0 < Severity.P1 < Severity.P2 < Severity.P3
+
+
+def test_a_finding_shows_where_and_the_words_it_is_about():
+    one = {"severity": "P1", "path": "a.py", "title": "Wrong", "quote": "x = 1\ny = 2", "body": "It is."}
+    assert finding(one) == ["", "P1 a.py: Wrong", "    > x = 1", "    > y = 2", "    It is."]
