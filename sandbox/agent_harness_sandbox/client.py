@@ -19,9 +19,11 @@ def connect(timeout_s: float = 60.0) -> Any:  # docker.DockerClient
     import requests
     from docker.errors import DockerException
 
-    where = "the default socket"
+    where, arguments = _endpoint(docker)
     try:
-        client, where = _client(docker, timeout_s)
+        client = (
+            docker.DockerClient(**arguments, timeout=timeout_s) if arguments else docker.from_env(timeout=timeout_s)
+        )
         client.ping()
     except (DockerException, requests.RequestException, OSError) as fault:
         why = _plain(fault)
@@ -32,19 +34,22 @@ def connect(timeout_s: float = 60.0) -> Any:  # docker.DockerClient
     return client
 
 
-def _client(docker: Any, timeout_s: float) -> tuple[Any, str]:
-    """A client and the name of where it points to."""
+def _endpoint(docker: Any) -> tuple[str, dict[str, Any]]:
+    """Where the engine is, for people, and what reaches it (nothing: docker-py's own reading of the environment)."""
     if host := os.environ.get("DOCKER_HOST"):
-        return docker.from_env(timeout=timeout_s), host
+        return host, {}
     name = os.environ.get("DOCKER_CONTEXT")
     context = docker.ContextAPI.get_context(name)
     if context is None:
-        raise SandboxUnavailable(f"the docker context {name!r} does not exist", next="see `docker context ls`")
+        raise SandboxUnavailable(
+            f"the docker context {name or 'in use'} does not exist", next="see `docker context ls`"
+        )
     if context.name == "default":
-        return docker.from_env(timeout=timeout_s), "the default socket"
-    tls = context.TLSConfig
-    client = docker.DockerClient(base_url=context.Host, tls=tls or False, timeout=timeout_s, version="auto")
-    return client, f"{context.Host} (docker context {context.name})"
+        return "the default socket", {}
+    return f"{context.Host} (docker context {context.name})", {
+        "base_url": context.Host,
+        "tls": context.TLSConfig or False,
+    }
 
 
 def _plain(fault: BaseException) -> str:

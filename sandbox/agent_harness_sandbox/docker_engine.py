@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -336,6 +336,3 @@ def _escaped(script: str) -> bool:
 def _line(fault: BaseException) -> str:
     explanation = getattr(fault, "explanation", None)
     return " ".join(str(explanation or fault).split())[:400]
-
-
-Starter = Callable[[SandboxSpec], DockerSandbox]

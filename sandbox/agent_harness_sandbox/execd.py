@@ -85,8 +85,8 @@ class Output:
 class Folder:
     """Whole outputs of earlier commands, within a quarter of /tmp; the oldest go first."""
 
-    def __init__(self, allowed: int) -> None:
-        self.allowed, self.each = allowed, max(allowed // 2, 1)
+    def __init__(self, allowed: int, root: str = OUTPUT) -> None:
+        self.allowed, self.each, self.root = allowed, max(allowed // 2, 1), root
         self.kept: list[tuple[str, int]] = []
         self.count = 0
         self.fd, self.path, self.written = -1, "", 0
@@ -94,13 +94,13 @@ class Folder:
     def begin(self, so_far: bytes, data: bytes) -> None:
         """Open the next file. A full or spoilt /tmp only means that nothing is kept."""
         self.count += 1
-        self.path, self.written = f"{OUTPUT}/{self.count:04d}.txt", 0
+        self.path, self.written = f"{self.root}/{self.count:04d}.txt", 0
         while self.kept and sum(size for _, size in self.kept) > self.allowed - self.each:
             name, _ = self.kept.pop(0)
             with contextlib.suppress(OSError):
                 os.unlink(name)
         try:
-            os.makedirs(OUTPUT, 0o755, exist_ok=True)
+            os.makedirs(self.root, 0o755, exist_ok=True)
             self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
         except OSError:
             self.fd, self.path = -1, ""
