@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,22 +17,27 @@ from agent_harness.audit import AuditLog
 from agent_harness.budget import Budget, Ledger
 from agent_harness.clock import SystemClock
 from agent_harness.config import Config, check_ready
+from agent_harness.delivery import trailers
 from agent_harness.errors import ClaimLost, Exit, InfrastructureError, NothingToDo, UsageError
 from agent_harness.gates.checks import CheckReport, Checks, unrunnable
+from agent_harness.logs import logger
 from agent_harness.models.client import ModelClient, Route
 from agent_harness.models.pricing import PriceTable
 from agent_harness.models.recording import RecordingTransport, ReplayTransport
-from agent_harness.pipeline import Life, Parts
+from agent_harness.pipeline import AUDIT_TRAILER, DELIVERED, Life, Parts, Work
 from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEngine, Transport
 from agent_harness.queue import Queue
 from agent_harness.receipt import RunReport
 from agent_harness.redact import Redactor
+from agent_harness.reviewing import ReviewReport, review
 from agent_harness.stage import Shape, Stage
 from agent_harness.store import Store
 from agent_harness.types import Check, Claim, Event, Item, Limits, Role, Spend
 from agent_harness.types.kinds import Kind
 from agent_harness.worker import this_worker
 from agent_harness.workspace import HarnessRepository
+
+__all__ = ["App", "DryRun", "ReviewReport"]
 
 PLUGINS = "agent_harness.{}"
 """Entry point groups: `agent_harness.engine`, `.loop`, `.runner`, `.transport`."""
@@ -88,7 +93,8 @@ class App:
         self._replay = ReplayTransport(replay) if replay else None
         self._record = record
         self.mode = "replay" if replay else "record" if record else "live"
-        self._items: dict[str, Budget] = {}
+        self._ledger = Ledger(self.clock)
+        self._budgets: dict[str, Budget] = {}
 
     @classmethod
     def open(cls, config: Config, root: Path, *, record: Path | None = None, replay: Path | None = None) -> Self:
@@ -133,9 +139,8 @@ class App:
     ) -> list[RunReport]:
         """Take items off the queue. Raises NothingToDo when none was ready, ConfigError before any is touched."""
         self.audit.subscribe(listen)
-        self._ready()
-        self.engine.reap()
-        self.queue.recover()
+        self._ready(self._roles())
+        self._clear_up()
         reports: list[RunReport] = []
         while not cancelled.is_set():
             claim = self.queue.claim(this_worker(), new_run(), item=item, ttl_s=self.config.queue.claim_ttl_s)
@@ -148,9 +153,16 @@ class App:
             raise self._nothing(item)
         return reports
 
-    def _ready(self) -> None:
+    def _clear_up(self) -> None:
+        """Take back what dead workers left: containers, claims, checkouts."""
+        if gone := self.engine.reap():
+            logger().info("removed containers of dead workers", containers=gone)
+        if back := self.queue.recover():
+            logger().info("took back items of dead workers", items=back)
+
+    def _ready(self, roles: Sequence[str]) -> None:
         """Everything that can be known before an item is touched."""
-        for role in self._roles():
+        for role in roles:
             if self._replay is None:
                 check_ready(self.config, role)
         _ = self.image
@@ -189,14 +201,11 @@ class App:
             budget=self._budget,
         )
 
-    def _stage(self, claim: Claim, recorder: Recorder, stop: threading.Event) -> Stage:
-        labels = {"run": claim.run, "item": claim.item.id, "generation": str(claim.generation)}
-        return self._stage_for(claim.run, labels, recorder, stop)
-
-    def _stage_for(self, run: str, labels: dict[str, str], recorder: Recorder, stop: threading.Event) -> Stage:
+    def _stage(self, work: Work, recorder: Recorder, stop: threading.Event) -> Stage:
+        labels = {"run": work.run, "item": work.item, "generation": str(work.generation)}
         user = (os.getuid(), os.getgid()) if os.getuid() else (1000, 1000)
         shape = Shape(self.config.sandbox, self.image, user, labels)
-        folder = self._state / "trees" / run
+        folder = self._state / "trees" / work.run
         return Stage(folder, self.repository, self.engine, shape=shape, recorder=recorder, clock=self.clock, stop=stop)
 
     # --- models and money -----------------------------------------------------------------------------------
@@ -227,13 +236,16 @@ class App:
         )
         return RecordingTransport(made, self._record, self.redact) if self._record else made
 
-    def _budget(self, claim: Claim, role: Role) -> Budget:
-        if claim.run not in self._items:
-            limits = claim.item.limits or self.config.limits.limits
-            before = self._spent(claim.item.id)
-            self._items[claim.run] = Ledger(self.clock).child(f"item {claim.item.id}", limits, spent=before)
-        limits = self.config.role(role.name).over(role.limits)
-        return self._items[claim.run].child(f"role {role.name}", limits)
+    def _budget(self, work: Work, role: Role) -> Budget:
+        """A role run's budget, inside its item's, inside the project's."""
+        if work.run not in self._budgets:
+            limits = work.limits or self.config.limits.limits
+            scope, before = (
+                f"item {work.item}" if work.item else "review",
+                self._spent(work.item) if work.item else Spend(),
+            )
+            self._budgets[work.run] = self._ledger.child(scope, limits, spent=before)
+        return self._budgets[work.run].child(f"role {role.name}", role.limits)
 
     def _spent(self, item: str) -> Spend:
         """What an item's attempts have used since a person last asked for a retry: its ceilings span them all."""
@@ -255,7 +267,7 @@ class App:
         chosen = self.queue.get(item) if item else next(iter(self.queue.items(["ready"])), None)
         if chosen is None:
             raise self._nothing(None)
-        self._ready()
+        self._ready(self._roles())
         base = self.repository.fetch(self.source, chosen.base or self.config.project.base)
         commands: tuple[Check, ...] = chosen.checks if chosen.checks is not None else self.config.project.checks
         with self._closing(Unrecorded()) as stage:
@@ -275,17 +287,35 @@ class App:
 
     @contextmanager
     def _closing(self, recorder: Recorder) -> Iterator[Stage]:
-        run = new_run()
-        stage = self._stage_for(run, {"run": run}, recorder, threading.Event())
+        stage = self._stage(Work(new_run()), recorder, threading.Event())
         try:
             yield stage
         finally:
             stage.close()
 
-    def doctor(self) -> list[Finding]:
-        """Every property tried."""
+    def review(self, base: str, head: str, listen: Callable[[Event], None], cancelled: threading.Event) -> ReviewReport:
+        """Judge what `head` changes since it left `base`, with no queue."""
+        self.audit.subscribe(listen)
+        self._ready(("reviewer",))
+        self._clear_up()
+        return review(self._parts(), Work(new_run()), base, head, cancelled)
+
+    def doctor(self, fix: bool) -> list[Finding]:
+        """Every property of the sandbox, tried. `fix` builds the own image first where it is missing."""
         name = self.config.sandbox.image
+        if name == "own" and fix:
+            plugin("image", "ensure")(lambda text: logger().warning(text))
         return self.engine.doctor(plugin("image", "own") if name == "own" else name)
+
+    def verify(self) -> list[str]:
+        """What does not hold of the log, measured by itself and by the roots in delivered commits."""
+        git, points = self.repository.git, []
+        for commit in git.run("for-each-ref", "--format=%(objectname)", DELIVERED).decode("ascii").split():
+            text = git.run("cat-file", "commit", commit).partition(b"\n\n")[2].decode("utf-8", "replace")
+            found = dict(trailers(text)).get(AUDIT_TRAILER, "")
+            size, _, root = found.partition(" ")
+            points.append((int(size) if size.isdigit() else 0, root))
+        return self.audit.verify(points)
 
 
 def new_run() -> str:

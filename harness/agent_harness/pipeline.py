@@ -9,12 +9,13 @@ import json
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from agent_harness import __version__
 from agent_harness.audit import AuditLog
 from agent_harness.config import Config
-from agent_harness.delivery import deliver, message, tip_of
+from agent_harness.delivery import deliver, message, tip
 from agent_harness.errors import (
     AuditError,
     Cancelled,
@@ -41,6 +42,7 @@ from agent_harness.types import (
     Ended,
     GateOutcome,
     GateResult,
+    Limits,
     Mode,
     Mount,
     Role,
@@ -54,13 +56,25 @@ from agent_harness.workspace import HarnessRepository
 
 RETRY_BASE_S, RETRY_CAP_S = 30.0, 900.0
 READ_LIMIT = 4 << 20
+DELIVERED = "refs/harness/delivered"
+AUDIT_TRAILER = "Harness-Audit"
 FEEDBACK_LIMIT = 8000
 """Characters of a refusal handed to the next attempt: its end, where the objection stands."""
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What a run is for: its id, and the item with its limits where there is one."""
+
+    run: str
+    item: str = ""
+    generation: int = 0
+    limits: Limits | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
-    """What a run is made of. `stage`, `model` and `budget` make a fresh one for each claim or role run."""
+    """What a run is made of. `stage`, `model` and `budget` make a fresh one for each run or role run."""
 
     config: Config
     source: str
@@ -71,9 +85,45 @@ class Parts:
     runner: RoleRunner
     redact: Callable[[str], str]
     mode: str
-    stage: Callable[[Claim, Recorder, threading.Event], Stage]
+    stage: Callable[[Work, Recorder, threading.Event], Stage]
     model: Callable[[str, Recorder, threading.Event], Model]
-    budget: Callable[[Claim, Role], Budget]
+    budget: Callable[[Work, Role], Budget]
+
+    def role(self, name: str) -> Role:
+        """A role with the limits that the configuration gives it."""
+        role = self.runner.role(name)
+        return replace(role, limits=self.config.role(name).over(role.limits))
+
+    def environment(self, role: str, recorder: Recorder, stop: threading.Event) -> Callable[[Sandbox], Environment]:
+        """Makes a role run's environment around a sandbox."""
+        model = self.model(role, recorder, stop)
+        routes = self.config.routes_of(role)
+        protocol = self.config.routes[routes[0]].protocol if routes else "tools"
+        return lambda sandbox: Environment(sandbox, model, recorder, self.clock, self.redact, protocol=protocol)
+
+    def reviewer(
+        self, work: Work, stage: Stage, recorder: Recorder, stop: threading.Event, checks: ChecksGate | None
+    ) -> ReviewGate:
+        """The review gate of a run."""
+        surface = ReviewSurface(
+            stage.review, self.repository.diff, self.read_small, self.environment("reviewer", recorder, stop)
+        )
+        role = self.role("reviewer")
+        return ReviewGate(
+            surface,
+            self.runner,
+            role,
+            termination=Termination(stop),
+            budget=lambda: self.budget(work, role),
+            reports=lambda: checks.reports if checks else [],
+        )
+
+    def read_small(self, tree: str, path: str) -> bytes | None:
+        """A file of a tree, None where there is none or it is too large to be quoted."""
+        try:
+            return self.repository.read(tree, path, READ_LIMIT)
+        except ValueError:
+            return None
 
 
 class Either(threading.Event):
@@ -106,7 +156,8 @@ class Life:
         self._parts, self._claim, self._item = parts, claim, claim.item
         self._recorder = parts.audit.recorder(claim.item.id, claim.run)
         self._stop = Either(cancelled)
-        self._stage = parts.stage(claim, self._recorder, self._stop)
+        self._for = Work(claim.run, claim.item.id, claim.generation, claim.item.limits)
+        self._stage = parts.stage(self._for, self._recorder, self._stop)
         self._diff, self._issued = b"", ""
 
     def live(self) -> RunReport:
@@ -157,7 +208,7 @@ class Life:
         began = clock.monotonic()
         tree = self._stage.lay(base, "tree")
         self._recorder.event(Kind.WORKSPACE_READY, {"base": base, "seconds": round(clock.monotonic() - began, 3)})
-        role = parts.runner.role("implementer")
+        role = parts.role("implementer")
         task = Task(
             {
                 "title": parts.redact(item.title),
@@ -168,11 +219,12 @@ class Life:
             }
         )
         with self._stage.sandbox("implementer", Mode.RW, Mount(str(tree), WORKSPACE, read_only=False)) as sandbox:
-            environment, budget = self._environment("implementer")(sandbox), parts.budget(self._claim, role)
+            environment = parts.environment("implementer", self._recorder, self._stop)(sandbox)
+            budget = parts.budget(self._for, role)
             result = parts.runner.run(role, task, environment, Termination(self._stop), budget)
         return result, self._capture(base, tree)
 
-    def _capture(self, base: str, tree: object) -> Candidate:
+    def _capture(self, base: str, tree: Path) -> Candidate:
         began = self._parts.clock.monotonic()
         name = f"refs/harness/work/{self._item.id}/{self._claim.generation}"
         candidate = self._parts.repository.capture(base, tree, keep_as=name, message=self._item.title)
@@ -198,10 +250,7 @@ class Life:
         judged = ChecksGate(checks, commands, self._recorder)
         gates: list[Gate] = [PolicyGate(parts.config.policy, commands, read), judged]
         if parts.config.review.enabled:
-            surface = ReviewSurface(self._stage.review, parts.repository.diff, read, self._environment("reviewer"))
-            termination = Termination(self._stop)
-            budget = lambda: parts.budget(self._claim, parts.runner.role("reviewer"))
-            gates.append(ReviewGate(surface, parts.runner, termination, budget, lambda: judged.reports))
+            gates.append(parts.reviewer(self._for, self._stage, self._recorder, self._stop, judged))
         return gates
 
     def _unfinished(self, result: RoleResult, candidate: Candidate) -> End | None:
@@ -236,11 +285,22 @@ class Life:
     def _deliver(self, candidate: Candidate) -> End:
         parts, item = self._parts, self._item
         parts.queue.delivering(self._claim)
-        trailers = {"Harness-Item": item.id, "Harness-Run": self._claim.run, "Harness-Receipt": self._receipt()}
+        receipt = self._receipt()
         size, root = parts.audit.root()
-        trailers["Harness-Audit"] = f"{size} {root}"
+        trailers = [
+            ("Harness-Item", item.id),
+            ("Harness-Run", self._claim.run),
+            ("Harness-Receipt", receipt),
+            (AUDIT_TRAILER, f"{size} {root}"),
+        ]
         text = message(item.title, "", trailers)
-        commit = parts.repository.commit_tree(candidate.tree, candidate.base, text)
+        commit = parts.repository.commit_tree(
+            candidate.tree,
+            candidate.base,
+            text,
+            at_s=parts.clock.now_ms() // 1000,
+            keep_as=f"{DELIVERED}/{item.id}/{self._claim.generation}",
+        )
         effect = {"target": item.branch, "old": "", "new": commit, "tree": candidate.tree}
         self._recorder.event(Kind.DELIVERY_INTENDED, effect)
         try:
@@ -263,16 +323,11 @@ class Life:
         }
         self._recorder.event(Kind.RUN_STARTED, told)
 
-    def _environment(self, role: str) -> Callable[[Sandbox], Environment]:
-        parts = self._parts
-        model = parts.model(role, self._recorder, self._stop)
-        return lambda sandbox: Environment(sandbox, model, self._recorder, parts.clock, parts.redact)
-
     def _delivered_before(self) -> str:
         """The commit of an earlier run that was killed between delivering and settling, or empty."""
         intents = self._parts.audit.events(item=self._item.id, kinds=[Kind.DELIVERY_INTENDED])
-        tip = tip_of(self._parts.repository, self._parts.source, self._item.branch) if intents else None
-        return next((e.data["new"] for e in intents if e.data["new"] == tip), "")
+        there = tip(self._parts.repository, self._parts.source, self._item.branch) if intents else None
+        return next((e.data["new"] for e in intents if e.data["new"] == there), "")
 
     def _receipt(self) -> str:
         """Issue the receipt of everything so far; returns its digest."""

@@ -14,7 +14,7 @@ from agent_harness.errors import Exit
 from agent_harness.gates import Case
 from agent_harness.gates.checks import CheckReport
 from agent_harness.ports import Budget, Environment, RoleRunner, Sandbox, Task, Termination
-from agent_harness.types import Candidate, Ended, GateOutcome, GateResult, RoleResult
+from agent_harness.types import Candidate, Ended, GateOutcome, GateResult, Role, RoleResult
 
 DIFF_SHOWN = 48 << 10
 """Bytes of a diff put into the prompt; past that the reviewer is told so and has to read."""
@@ -40,21 +40,22 @@ class ReviewGate:
         self,
         surface: ReviewSurface,
         runner: RoleRunner,
+        role: Role,
+        *,
         termination: Termination,
         budget: Callable[[], Budget],
         reports: Callable[[], Sequence[CheckReport]],
     ) -> None:
-        self._surface, self._runner, self._termination = surface, runner, termination
+        self._surface, self._runner, self._role, self._termination = surface, runner, role, termination
         self._budget, self._reports = budget, reports
         self.result: RoleResult | None = None
 
     def judge(self, case: Case) -> GateResult:
         """The verdict as a gate result, or ERROR with the reason why there is none."""
-        role = self._runner.role("reviewer")
         with self._surface.open(case.candidate) as (sandbox, unchanged):
             environment = self._surface.environment(sandbox)
             task = self._task(case, environment.redact)
-            self.result = self._runner.run(role, task, environment, self._termination, self._budget())
+            self.result = self._runner.run(self._role, task, environment, self._termination, self._budget())
             intact = unchanged()
         if not intact:
             return self._error("the reviewed tree changed during the review, so the review is void", Exit.INCONCLUSIVE)

@@ -1,0 +1,282 @@
+"""The harness's own repository: bare, private, and the only one in which candidates exist before delivery."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent_harness.errors import GitFault, UsageError
+from agent_harness.git import LONG_S, Git
+from agent_harness.types import Candidate, Change
+from agent_harness.workspace.capture import as_candidate, capture_tree, changes, listing
+from agent_harness.workspace.checkout import (
+    ATTRIBUTES,
+    Checkout,
+    Place,
+    Templates,
+    file_time,
+    index_file,
+    write_git,
+    write_tree,
+)
+from agent_harness.workspace.entries import FILE, GITLINK, PROGRAM, Entry, shown
+from agent_harness.workspace.scan import CaptureLimits
+from agent_harness.workspace.source import (
+    Source,
+    choose,
+    locate,
+    masked,
+    no_commits,
+    remote_refs,
+    resolve,
+    shallow_ends,
+    unknown,
+)
+
+_BASES = "refs/harness/base"
+_HAVES = 50
+_LIMITS = CaptureLimits()
+_LOCK_TRIES = 200
+
+
+class HarnessRepository:
+    """Base commits come in, work trees go out, candidates are captured and kept. Safe for several processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.git = Git(path)
+
+    @classmethod
+    def open(cls, path: Path) -> HarnessRepository:
+        """The repository at `path`, made where there is none. Only its owner can look into it."""
+        path = path.absolute()
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+        repository = cls(path)
+        if not (path / "HEAD").exists():
+            repository.git.run(
+                "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=none"
+            )
+        (path / "info").mkdir(exist_ok=True)
+        attributes = path / "info" / "attributes"
+        if not attributes.exists() or attributes.read_text() != ATTRIBUTES:
+            attributes.write_text(ATTRIBUTES)
+        return repository
+
+    # --- bases --------------------------------------------------------------------------------------------------
+
+    def fetch(self, source: str, ref: str) -> str:
+        """Bring in the commit that `ref` names in `source` (a path or URL) with its history; gives back its id.
+
+        Quick where it is here already. Raises UsageError (no repository, no commit, no such ref) or GitFault."""
+        place = locate(source)
+        if place.url:
+            return self._fetch_url(place, ref)
+        commit = resolve(place, ref)
+        if self.kept(f"{_BASES}/{commit}") is None:
+            self._bring(place, commit)
+            self.keep(f"{_BASES}/{commit}", commit)
+        return commit
+
+    def _bring(self, source: Source, commit: str) -> None:
+        git = source.git
+        if cut := shallow_ends(git):
+            history = git.run("rev-list", commit).decode("ascii").split()
+            self._cut_history(cut.intersection(history))
+        wanted = "".join(f"{line}\n" for line in (commit, *(f"^{have}" for have in self._shared(git))))
+        pack = ("pack-objects", "--quiet", "--revs", "--thin", "--stdout", "--delta-base-offset")
+        try:
+            git.pipe(pack, wanted.encode(), self.git, ("index-pack", "--stdin", "--fix-thin"))
+        except GitFault as fault:
+            if "promisor" in fault.why or "lazy fetching" in fault.why:
+                how = "run `git fetch --refetch --no-filter` there, or give the URL it was cloned from"
+                raise UsageError(f"{source.shown} is a partial clone", why="objects are missing", next=how) from fault
+            raise
+
+    def _shared(self, git: Git) -> list[str]:
+        """The newest bases that are here and in the source too: what they hold need not be sent."""
+        newest = ("--sort=-committerdate", f"--count={_HAVES}", "--format=%(objectname)")
+        ours = self.git.run("for-each-ref", *newest, _BASES)
+        if not ours:
+            return []
+        found = git.run("cat-file", "--batch-check", stdin=ours).decode("ascii").splitlines()
+        return [line.split()[0] for line in found if line.split()[1] == "commit"]
+
+    def _fetch_url(self, source: Source, ref: str) -> str:
+        net = Git(self.path, network=True)
+        refs = remote_refs(net, source)
+        name = choose(refs, ref)
+        if not refs:
+            raise no_commits(source)
+        if name is None:
+            names = (n.split("/", 2)[2] for n in refs if n.startswith(("refs/heads/", "refs/tags/")) and "^" not in n)
+            raise unknown(source, ref, names)
+        told = refs.get(f"{name}^{{}}") or refs.get(name, name)
+        if self.kept(f"{_BASES}/{told}") is not None:
+            return told
+        incoming = f"refs/harness/incoming/{uuid.uuid4().hex}"
+        flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--update-shallow")
+        done = net.attempt("fetch", *flags, "--", source.url, f"+{name}:{incoming}", timeout_s=LONG_S)
+        if done.code:
+            raise GitFault(f"cannot fetch {ref} from {source.shown}", why=masked(done.why))
+        try:
+            peeled = self.git.attempt("rev-parse", "--verify", "--quiet", f"{incoming}^{{commit}}")
+            if peeled.code:
+                raise UsageError(f"{ref!r} of {source.shown} is not a commit", next="name a branch, tag or commit")
+            commit = peeled.out.decode("ascii").strip()
+            self.keep(f"{_BASES}/{commit}", commit)
+        finally:
+            self.git.run("update-ref", "-d", incoming)
+        return commit
+
+    def _cut_history(self, ends: set[str]) -> None:
+        """Note commits whose parents the source does not have, the way git notes them in a shallow clone."""
+        lock = self.path / "shallow.lock"
+        fd = _locked(lock)
+        with os.fdopen(fd, "w", encoding="ascii") as file:
+            file.writelines(f"{end}\n" for end in sorted(ends | shallow_ends(self.git)))
+        lock.replace(self.path / "shallow")
+
+    # --- work trees and candidates ------------------------------------------------------------------------------
+
+    def materialise(self, commit: str, dest: Path, *, uid: int, gid: int, with_git: bool = True) -> Checkout:
+        """Write a commit's exact files into the new or empty folder `dest`, as `uid`'s where we are root.
+
+        With git, a disposable repository of its own comes along: one branch, the commit's history, a clean status.
+        Raises UsageError where a path in the commit cannot be written safely, or GitFault."""
+        entries = listing(self.git, commit)
+        place = Place(dest, uid, gid)
+        try:
+            seen = write_tree(self.git, entries, place, file_time(self._committed(commit)))
+            if with_git:
+                ends = shallow_ends(self.git)
+                if ends:
+                    ends &= set(self.git.run("rev-list", commit).decode("ascii").split())
+                with Templates(self.git, self.path / "harness-packs").pack(commit) as pack:
+                    write_git(place, pack, commit, index_file(entries, seen), ends)
+        except OSError as error:
+            raise GitFault(f"cannot write the work tree {dest}", why=str(error.strerror)) from error
+        modules = tuple(shown(path) for path, entry in entries.items() if entry.mode == GITLINK)
+        return Checkout(len(seen), modules)
+
+    def capture(
+        self,
+        base: str,
+        work_tree: Path,
+        *,
+        keep_as: str,
+        message: str,
+        ignore: Sequence[str] = (),
+        limits: CaptureLimits = _LIMITS,
+    ) -> Candidate:
+        """The candidate that a work tree holds, on top of `base`. The tree's own `.git` is never looked at.
+
+        `keep_as` is the ref (below refs/harness/) that keeps the commit; `ignore` are more rules in the syntax of
+        `.gitignore`. What can be no part of a candidate is left out of its tree and named in `refusals`. The same
+        base, tree and message always give the same commit. Raises UsageError (no work tree) or GitFault."""
+        before = listing(self.git, base)
+        try:
+            with tempfile.TemporaryDirectory(prefix="harness-capture-", dir=self.path) as scratch:
+                found = capture_tree(self.path, (base, before), work_tree, Path(scratch), ignore=ignore, limits=limits)
+        except OSError as error:
+            raise GitFault(f"cannot capture {work_tree}", why=str(error.strerror)) from error
+        commit = self.commit_tree(found.tree, base, message, keep_as=keep_as)
+        return as_candidate(self.git, base, commit, before, found)
+
+    def commit_tree(
+        self, tree: str, parent: str, message: str, *, at_s: int | None = None, keep_as: str | None = None
+    ) -> str:
+        """Make a commit, with the harness as author. `at_s` (seconds since the epoch) None is the parent's time."""
+        date = f"@{self._committed(parent) if at_s is None else at_s} +0000"
+        env = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+        stdin = message.encode("utf-8", "replace")
+        commit = self.git.line("commit-tree", tree, "-p", parent, stdin=stdin, env=env)
+        if keep_as:
+            self.keep(keep_as, commit)
+        return commit
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    def paths(self, treeish: str) -> list[Entry]:
+        """Every file, link and submodule of a commit or tree."""
+        return list(listing(self.git, treeish).values())
+
+    def read(self, treeish: str, path: str, limit: int) -> bytes | None:
+        """A regular file of a commit or tree; None where there is none. Raises ValueError where it is larger than
+        `limit` bytes."""
+        wrote = self.git.run("ls-tree", "-l", "-z", "--full-tree", "--end-of-options", treeish, "--", path)
+        head, _, name = wrote.rstrip(b"\0").partition(b"\t")
+        if name != os.fsencode(path) or (words := head.decode("ascii").split())[0] not in {FILE, PROGRAM}:
+            return None
+        if int(words[3]) > limit:
+            raise ValueError(f"{shown(name)} has {words[3]} bytes, more than {limit}")
+        return self.git.run("cat-file", "blob", words[2])
+
+    def changes(self, old: str, new: str) -> tuple[Change, ...]:
+        """What differs between two commits or trees, by path."""
+        return changes(self.git, listing(self.git, old), listing(self.git, new))
+
+    def diff(self, old: str, new: str) -> bytes:
+        """The difference as text for a reader; binary files are named only, a rename is a deletion and an addition."""
+        return self._diff("--patch", old, new)
+
+    def patch(self, old: str, new: str) -> bytes:
+        """The whole difference, binary files too, as `git apply` takes it."""
+        return self._diff("--binary", old, new)
+
+    def _diff(self, kind: str, old: str, new: str) -> bytes:
+        flags = (
+            "-r",
+            "--full-index",
+            "--no-renames",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+            "--src-prefix=a/",
+        )
+        # Submodule pointers are part of a tree and must show, whatever `diff.ignoreSubmodules` says.
+        more = ("--dst-prefix=b/", "--ignore-submodules=none", "--submodule=short", "--end-of-options")
+        return self.git.run("diff-tree", kind, *flags, *more, old, new)
+
+    def tree_of(self, commit: str) -> str:
+        """The tree of a commit."""
+        return self.git.line("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        """The newest commit that both have in their history, or None."""
+        done = self.git.attempt("merge-base", "--end-of-options", one, other)
+        return done.out.decode("ascii").split()[0] if not done.code and done.out else None
+
+    # --- refs ---------------------------------------------------------------------------------------------------
+
+    def keep(self, ref: str, commit: str) -> None:
+        """Point a ref below refs/harness/ at a commit, so that it stays."""
+        if not ref.startswith("refs/harness/") or self.git.attempt("check-ref-format", ref).code:
+            raise UsageError(f"{ref!r} is not a ref of the harness", next="name one below refs/harness/")
+        self.git.run("update-ref", "--no-deref", ref, commit)
+
+    def kept(self, ref: str) -> str | None:
+        """The commit that a ref keeps, or None."""
+        done = self.git.attempt("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
+        return None if done.code else done.out.decode("ascii").strip()
+
+    def _committed(self, commit: str) -> int:
+        raw = self.git.run("cat-file", "commit", commit).partition(b"\n\n")[0]
+        line = next(line for line in raw.split(b"\n") if line.startswith(b"committer "))
+        with contextlib.suppress(ValueError):
+            return int(line.rsplit(b" ", 2)[1])
+        return 0
+
+
+def _locked(lock: Path) -> int:
+    """Take one of git's own lock files; waits a little for another holder."""
+    for _ in range(_LOCK_TRIES):
+        with contextlib.suppress(FileExistsError):
+            return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        time.sleep(0.05)
+    raise GitFault(f"{lock} is held", next="remove it if no other git process runs")
