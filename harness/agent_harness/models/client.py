@@ -27,18 +27,16 @@ __all__ = ["ModelClient", "Patience", "Route"]
 LEAST_OUTPUT = 256
 """An output cap below this is not worth a call: the budget is used up then."""
 
-GRACE_S = 2.0
-"""Seconds that a transport gets beyond its own timeout before it is left behind."""
-
 
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How often the chain is walked, and the waits between. A wait longer than `longest_s` gives the item back.
-    Share `parking` between clients so that one learns from another's rejections."""
+    `grace_s` is what a transport gets beyond its own timeout before it is left behind. Share `parking` between clients so that one learns from another's rejections."""
 
     tries: int = 3
     first_s: float = 1.0
     longest_s: float = 60.0
+    grace_s: float = 2.0
     parking: Parking | None = None
 
 
@@ -138,7 +136,9 @@ class ModelClient:
     def _send(self, way: _Way, request: ModelRequest, budget: Budget) -> Reply:
         left = budget.seconds_left()
         timeout = min(way.route.timeout_s, left)
-        return within(min(timeout + GRACE_S, left), lambda: way.transport.send(request, timeout), self._stop)
+        return within(
+            min(timeout + self._patience.grace_s, left), lambda: way.transport.send(request, timeout), self._stop
+        )
 
     def _price(self, way: _Way, usage: Usage, reported: int | None) -> tuple[int, str]:
         """Nano-dollars and where they are known from. What the provider says it charged wins."""

@@ -1,0 +1,312 @@
+"""The port Transport over litellm, which carries every provider's wire format.
+
+litellm is imported late: it takes seconds, and would fetch a price map over the network if it were let. Its retries,
+its prices and its talk on stdout are switched off; deadlines, retries and prices are the harness's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, cast
+
+from agent_harness.errors import CredentialError, ModelFault, ModelFaultKind
+from agent_harness.types import NANO, Finish, Message, ModelRequest, Reply, ToolCall, Usage
+from agent_harness_adapters.provider_faults import Failure, classify, clean, retry_after
+
+_NO_KEY = "none"
+"""Sent to an endpoint that asks for no key: the client library wants some text."""
+
+_PYTHON_ERRORS = (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError, AssertionError)
+"""What litellm lets through for answers that it cannot read."""
+
+_FINISHES: Mapping[str, Finish] = {
+    "length": Finish.LENGTH,
+    "max_tokens": Finish.LENGTH,
+    "content_filter": Finish.FILTERED,
+    "refusal": Finish.FILTERED,
+    "safety": Finish.FILTERED,
+}
+
+_INVENTED = {408, 500}
+"""Statuses that litellm makes up where no HTTP answer was read."""
+
+_PREFIXES = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Timeout): )*(?:\w+Exception - )?")
+
+_NEXT: Mapping[ModelFaultKind, str] = {
+    ModelFaultKind.CAP: "raise the account's limit or add a second route",
+    ModelFaultKind.REFUSED: "check the route's model and base_url",
+    ModelFaultKind.CONTEXT: "use a route with a longer context, or split the item",
+}
+
+
+class LitellmTransport:
+    """One route over litellm. The key is read from the environment for each call and kept nowhere."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        base_url: str | None = None,
+        api_key_env: str | None = None,
+        redact: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        self._model, self._base_url, self._key_name, self._redact = model, base_url, api_key_env, redact
+
+    @staticmethod
+    def preload() -> threading.Thread:
+        """Start importing litellm beside other work; the first call waits for what is left of it."""
+        thread = threading.Thread(target=_litellm, name="import-litellm", daemon=True)
+        thread.start()
+        return thread
+
+    def send(self, request: ModelRequest, timeout_s: float) -> Reply:
+        """One call, tried once. Raises CredentialError where the key's variable is not set, else ModelFault."""
+        key = self._key()
+        litellm = _litellm()
+        fault: ModelFault
+        try:
+            answer = litellm.completion(**self._arguments(request, key, timeout_s))
+        except _vendor_errors() as error:
+            fault = self._fault(_failure(error), key)
+        else:
+            return _reply(answer, request, self._model)
+        raise fault  # outside the handler, so that no vendor error with a key in it hangs on as context
+
+    def _key(self) -> str | None:
+        if not self._key_name:
+            return _NO_KEY if self._base_url else None
+        key = os.environ.get(self._key_name, "").strip()
+        if not key:
+            raise CredentialError(
+                f"the environment variable {self._key_name} is not set",
+                why=f"it holds the key for {self._model}",
+                next=f"export {self._key_name}=...",
+            )
+        return key
+
+    def _arguments(self, request: ModelRequest, key: str | None, timeout_s: float) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "model": self._model,
+            "messages": [_message(message) for message in request.messages],
+            "max_tokens": request.max_output_tokens,
+            "timeout": timeout_s,
+            "num_retries": 0,
+            "max_retries": 0,
+            "drop_params": True,
+        }
+        if request.tools:
+            out["tools"] = [
+                {
+                    "type": "function",
+                    "function": {"name": t.name, "description": t.description, "parameters": dict(t.parameters)},
+                }
+                for t in request.tools
+            ]
+        if self._base_url:
+            out["base_url"] = self._base_url
+        if key:
+            out["api_key"] = key
+        return out
+
+    def _fault(self, failure: Failure, key: str | None) -> ModelFault:
+        kind = classify(failure)
+        names = {0: "no answer", 200: "an error in an answer with status 200"}
+        where = names.get(failure.status, f"status {failure.status}")
+        codes = f" ({self._tidy(', '.join(failure.codes), key)})" if failure.codes else ""
+        refused = kind is ModelFaultKind.AUTH
+        return ModelFault(
+            kind,
+            f"the provider {'refused the key' if refused else 'gave no usable answer'}: {where}{codes}",
+            why="" if refused else self._tidy(failure.message, key),
+            next=f"check {self._key_name or 'the key'}" if refused else _NEXT.get(kind, ""),
+            retry_after_s=retry_after(failure, time.time()),
+        )
+
+    def _tidy(self, text: str, key: str | None) -> str:
+        return clean(self._redact(text), (key or "",))
+
+
+def _litellm() -> Any:
+    """litellm, imported and quiet."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm
+
+    litellm.suppress_debug_info = True
+    return litellm
+
+
+def _vendor_errors() -> tuple[type[Exception], ...]:
+    import httpx
+    import openai
+
+    return (openai.OpenAIError, httpx.HTTPError, *_PYTHON_ERRORS)
+
+
+def _text(value: str) -> str:
+    """Text that JSON can carry: lone surrogates replaced."""
+    return value.encode("utf-8", "replace").decode()
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """The OpenAI shape, with nothing in it but what the wire knows."""
+    out: dict[str, Any] = {"role": message.role, "content": _text(message.content)}
+    if message.tool_calls:
+        out["content"] = out["content"] or None
+        out["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": _arguments_text(call.arguments)},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id:
+        out["tool_call_id"] = message.tool_call_id
+    return out
+
+
+def _arguments_text(arguments: str) -> str:
+    """A call's arguments for the way back. Several servers parse them again and fail on what is no JSON object, for
+    every later call too; the model's own text is kept inside one then."""
+    try:
+        if isinstance(json.loads(arguments), dict):
+            return _text(arguments)
+    except ValueError:
+        pass
+    return json.dumps({"not_json": _text(arguments)})
+
+
+def _reply(answer: Any, request: ModelRequest, model: str) -> Reply:
+    """Our Reply from litellm's answer, or ModelFault (malformed) where it holds none."""
+    choices = getattr(answer, "choices", None) or []
+    said = getattr(choices[0], "message", None) if choices else None
+    if said is None:
+        usage = _usage(answer, None, request)
+        raise ModelFault(
+            ModelFaultKind.MALFORMED,
+            "the provider answered without any choice",
+            usage=None if usage.counted else usage,
+        )
+    calls = _calls(getattr(said, "tool_calls", None) or ())
+    refusal = getattr(said, "refusal", None)
+    content = said.content if isinstance(said.content, str) else ""
+    message = Message("assistant", _text(content or (refusal if isinstance(refusal, str) else "")), calls)
+    native = (getattr(choices[0], "provider_specific_fields", None) or {}).get("native_finish_reason")
+    finish = _FINISHES.get(str(choices[0].finish_reason).lower()) or _FINISHES.get(str(native).lower())
+    if finish is None and refusal and not content and not calls:
+        finish = Finish.FILTERED
+    usage = _usage(answer, said, request)
+    return Reply(
+        message,
+        finish or (Finish.TOOLS if calls else Finish.STOP),
+        usage,
+        str(getattr(answer, "model", None) or model),
+        _reported(getattr(getattr(answer, "usage", None), "cost", None)),
+    )
+
+
+def _calls(given: Sequence[Any]) -> tuple[ToolCall, ...]:
+    """The tool calls, each with an id of its own: some servers send none, or one twice."""
+    out: list[ToolCall] = []
+    for index, call in enumerate(given):
+        arguments = call.function.arguments
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+        name = str(call.id or f"call_{index}")
+        if any(other.id == name for other in out):
+            name = f"{name}_{index}"
+        out.append(ToolCall(name, str(call.function.name or ""), _text(text)))
+    return tuple(out)
+
+
+def _usage(answer: Any, said: Any, request: ModelRequest) -> Usage:
+    """The provider's usage; where it gives none, an upper bound by bytes, marked as counted."""
+    given = getattr(answer, "usage", None)
+    details = getattr(given, "prompt_tokens_details", None)
+    prompt, output = _whole(given, "prompt_tokens"), _whole(given, "completion_tokens")
+    counted = prompt == 0 or (output == 0 and said is not None)
+    if counted:
+        wire = [[_message(message) for message in request.messages], [str(tool) for tool in request.tools]]
+        prompt = prompt or len(json.dumps(wire, ensure_ascii=False).encode("utf-8", "replace"))
+        output = output or min(request.max_output_tokens, _written(said))
+    return Usage(
+        prompt,
+        output,
+        cache_read=min(prompt, _whole(details, "cached_tokens") or _whole(given, "cache_read_input_tokens")),
+        cache_write=_whole(details, "cache_creation_tokens") or _whole(given, "cache_creation_input_tokens"),
+        reasoning=_whole(getattr(given, "completion_tokens_details", None), "reasoning_tokens"),
+        counted=counted,
+    )
+
+
+def _written(said: Any) -> int:
+    """Bytes that the model wrote."""
+    texts = [getattr(said, "content", None), getattr(said, "reasoning_content", None)]
+    for call in getattr(said, "tool_calls", None) or ():
+        texts += [call.function.name, call.function.arguments]
+    return sum(len(str(text).encode("utf-8", "replace")) for text in texts if text)
+
+
+def _whole(holder: Any, name: str) -> int:
+    value = getattr(holder, name, None)
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _reported(cost: Any) -> int | None:
+    """The provider's own figure in nano-dollars, rounded up; None where it gives none that can be one."""
+    if isinstance(cost, bool) or not isinstance(cost, int | float | str):
+        return None
+    try:
+        whole = int((Decimal(str(cost)) * NANO).to_integral_value(rounding="ROUND_CEILING"))
+    except (InvalidOperation, ValueError, OverflowError):
+        return None
+    return whole if whole >= 0 else None
+
+
+def _failure(error: BaseException) -> Failure:
+    """What litellm's error and the provider's error under it say."""
+    chain = [error]
+    while (under := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 5:
+        chain.append(under)
+    bodies = [_inner(getattr(each, "body", None)) for each in chain]
+    statuses = [getattr(each, "status_code", None) for each in chain]
+    codes = [str(body[key]) for body in bodies for key in ("code", "type", "status") if body.get(key)]
+    codes += [status for status in statuses if isinstance(status, str)]
+    codes += _by_name(error)
+    message = next((str(body["message"]) for body in bodies if body.get("message")), "")
+    headers = next((found for found in map(_headers, chain) if found), {})
+    whole = [status for status in statuses if isinstance(status, int)]
+    status = whole[0] if whole else 200
+    if not headers and status in _INVENTED:
+        status = 200 if "malformed_body" in codes else 0
+    named = tuple(code for code in dict.fromkeys(codes) if not code.isdigit())
+    return Failure(status, named, message or _PREFIXES.sub("", str(error)), headers)
+
+
+def _inner(body: object) -> Mapping[str, Any]:
+    """The error object of a body, which some send inside another."""
+    found = cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
+    inner = found.get("error")
+    return inner if isinstance(inner, Mapping) else found
+
+
+def _headers(error: BaseException) -> dict[str, str]:
+    headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "headers", None) or {}
+    return {str(name): str(value) for name, value in headers.items()}
+
+
+def _by_name(error: BaseException) -> list[str]:
+    """What litellm found out itself and says by the class of its error, or by its words for an unreadable body."""
+    names = {
+        "ContextWindowExceededError": "context_length_exceeded",
+        "ContentPolicyViolationError": "content_policy_violation",
+        "BudgetExceededError": "budget_exceeded",
+    }
+    found = [code for name, code in names.items() if type(error).__name__ == name]
+    unreadable = ("Received response - <", "Empty or invalid response", "Expecting value")
+    return found + (["malformed_body"] if any(words in str(error) for words in unreadable) else [])
