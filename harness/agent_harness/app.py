@@ -157,6 +157,8 @@ class App:
         """Take back what dead workers left: containers, claims, checkouts."""
         if gone := self.engine.reap():
             logger().info("removed containers of dead workers", containers=gone)
+        if gone := Stage.clear(self._state / "trees"):
+            logger().info("removed checkouts of dead workers", runs=gone)
         if back := self.queue.recover():
             logger().info("took back items of dead workers", items=back)
 

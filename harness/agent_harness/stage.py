@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import stat
 import threading
@@ -49,11 +51,31 @@ class Stage:
         self._folder, self._repository, self._engine = folder, repository, engine
         self._shape = shape
         self._recorder, self._clock, self._stop = recorder, clock, stop
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._held = hold(folder)
+        folder.mkdir(exist_ok=True, mode=0o700)
 
     def close(self) -> None:
         """Remove every checkout of this run, whatever modes the sandbox left on them."""
         remove_tree(self._folder)
+        _lock_of(self._folder).unlink(missing_ok=True)
+        os.close(self._held)
+
+    @staticmethod
+    def clear(folder: Path) -> list[str]:
+        """Remove the folders of stages whose process is gone; returns their names."""
+        gone = []
+        for lock in folder.glob("*.lock"):
+            place = lock.with_suffix("")
+            try:
+                held = hold(place)
+            except BlockingIOError:
+                continue
+            remove_tree(place)
+            lock.unlink(missing_ok=True)
+            os.close(held)
+            gone.append(place.name)
+        return gone
 
     def lay(self, commit: str, name: str) -> Path:
         """A checkout of a commit with a disposable `.git`, owned by the sandbox's user."""
@@ -149,6 +171,21 @@ def closed_when(stop: threading.Event, sandbox: Sandbox) -> Iterator[None]:
     finally:
         done.set()
         watcher.join()
+
+
+def _lock_of(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".lock")
+
+
+def hold(folder: Path) -> int:
+    """Mark a stage's folder as in use, for as long as this process lives. Raises BlockingIOError where it is."""
+    fd = os.open(_lock_of(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def remove_tree(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,12 +44,13 @@ class Store:
         `upgrade` says whether an older one is upgraded; None means SQLite yes (after a backup), PostgreSQL no, as
         workers on other hosts may still use it. Raises UsageError (not such a URL) or StoreFault.
         """
-        parsed = _parse(url)
-        path = Path(parsed.database or "").absolute() if parsed.get_backend_name() == "sqlite" else None
-        where = str(path) if path else parsed.render_as_string(hide_password=True)
+        path = _file_of(url)
         if path:
             _prepare_file(path)
-        store = cls(_engine(parsed, path), where, path)
+            store = cls(_sqlite(path), str(path), path)
+        else:
+            server = _server_of(url)
+            store = cls(_postgresql(server), server.render_as_string(hide_password=True), None)
         try:
             store._bring_up(history, upgrade=path is not None if upgrade is None else upgrade)
         except BaseException:
@@ -145,18 +146,24 @@ class Store:
                 tx.invalidate()
 
 
-def _parse(url: str) -> URL:
-    try:
+def _file_of(url: str) -> Path | None:
+    """The file of an SQLite URL: all that follows the slashes, as it is, so that any path can be written."""
+    scheme, _, rest = url.partition("://")
+    if not scheme.startswith("sqlite"):
+        return None
+    if not rest.startswith("/") or rest in {"/", "/:memory:"}:
+        raise UsageError("the database URL names no file", next="write sqlite:///PATH")
+    return Path(rest[1:]).absolute()
+
+
+def _server_of(url: str) -> URL:
+    with suppress(ArgumentError):
         parsed = make_url(url)
-    except ArgumentError:
-        parsed = None
-    if parsed is None or parsed.get_backend_name() not in {"sqlite", "postgresql"}:
-        raise UsageError(
-            "the database URL cannot be read", next="write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
-        )
-    if parsed.get_backend_name() == "sqlite" and (parsed.query or parsed.database in {None, "", ":memory:"}):
-        raise UsageError("the database URL names no plain file", next="write sqlite:///PATH")
-    return parsed
+        if parsed.get_backend_name() == "postgresql":
+            return parsed.set(drivername="postgresql+psycopg")
+    raise UsageError(
+        "the database URL cannot be read", next="write sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
+    )
 
 
 def _prepare_file(path: Path) -> None:
@@ -177,15 +184,17 @@ def _lock_of(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
-def _engine(url: URL, path: Path | None) -> Engine:
-    if path:
-        engine = create_engine(URL.create("sqlite", database=str(path)), hide_parameters=True)
-        event.listen(engine, "connect", _set_up_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-        return engine
+def _sqlite(path: Path) -> Engine:
+    engine = create_engine(URL.create("sqlite", database=str(path)), hide_parameters=True)
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _postgresql(url: URL) -> Engine:
     try:
         return create_engine(
-            url.set(drivername="postgresql+psycopg"),
+            url,
             hide_parameters=True,
             pool_pre_ping=True,
             connect_args={"options": "-c idle_in_transaction_session_timeout=10000", "connect_timeout": 10},
