@@ -83,6 +83,18 @@ class HarnessRepository:
             self.keep(f"{_BASES}/{commit}", commit)
         return commit
 
+    def behind(self, source: str, ref: str) -> tuple[str, int] | None:
+        """The upstream that a branch of a local source follows and by how many commits it is behind what was last
+        fetched of it; None where it follows none or is up to date."""
+        place = locate(source)
+        if place.url:
+            return None
+        names = place.git.attempt("for-each-ref", "--format=%(upstream)", f"refs/heads/{ref}")
+        upstream = names.out.decode("utf-8", "replace").strip()
+        counted = place.git.attempt("rev-list", "--count", f"refs/heads/{ref}..{upstream}", "--") if upstream else names
+        missing = int(counted.out or 0) if upstream and not counted.code else 0
+        return (upstream.removeprefix("refs/remotes/"), missing) if missing else None
+
     def _bring(self, source: Source, commit: str) -> None:
         git = source.git
         if cut := shallow_ends(git):

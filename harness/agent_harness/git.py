@@ -1,0 +1,332 @@
+"""The one way this project starts git: hardened, bytes in and out, with a deadline.
+
+Nothing of the machine's or the user's git configuration counts, no hook, filter, pager, prompt or other program
+that a configuration names is started, no object is fetched in passing, and a path is never taken for a pattern.
+Only `network=True` (fetch from and push to a URL, run in our own repository) sees the user's own git
+configuration, SSH agent and HOME, since the credentials live there; hooks stay off and `ext::` stays closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from agent_harness.errors import GitFault
+
+QUICK_S = 120.0
+"""Deadline of a command that only looks or writes a little."""
+LONG_S = 3600.0
+"""Deadline of a command that moves history."""
+CHUNK = 1 << 20
+
+IDENTITY = ("agent-harness", "agent-harness@localhost")
+
+_FLAGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.attributesFile=/dev/null",
+    "core.excludesFile=/dev/null",
+    "core.autocrlf=false",
+    "core.fileMode=true",
+    "core.symlinks=true",
+    "core.ignoreCase=false",
+    "core.protectHFS=true",
+    "core.protectNTFS=true",
+    "core.untrackedCache=false",
+    "core.sparseCheckout=false",
+    "core.splitIndex=false",
+    "core.alternateRefsCommand=false",
+    "core.pager=cat",
+    "core.editor=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "commit.gpgSign=false",
+    "log.showSignature=false",
+    "diff.ignoreSubmodules=all",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "protocol.ext.allow=never",
+)
+_CLOSED = {
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+}
+_ALWAYS = {
+    "LC_ALL": "C",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": "/dev/null",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_AUTHOR_NAME": IDENTITY[0],
+    "GIT_AUTHOR_EMAIL": IDENTITY[1],
+    "GIT_COMMITTER_NAME": IDENTITY[0],
+    "GIT_COMMITTER_EMAIL": IDENTITY[1],
+}
+_USERS_OWN = (
+    *("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND"),
+    *("GIT_ASKPASS", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "all_proxy"),
+)
+_REASONS = (
+    ("No space left on device", "the disk is full", "free some space and try again"),
+    ("Disk quota exceeded", "the disk quota is used up", "free some space and try again"),
+    ("Read-only file system", "the file system is read-only", "make it writable"),
+    ("Permission denied", "permission denied", "check who owns it and who may write there"),
+    ("insufficient permission", "permission denied", "check who owns it and who may write there"),
+    (".lock': File exists", "another git process holds a lock", "wait for it, or remove the lock it left behind"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who a git process runs as, when root works in somebody else's repository: files stay the owner's."""
+
+    uid: int
+    gid: int
+
+    @property
+    def groups(self) -> list[int]:
+        """The user's supplementary groups; none where the system does not know the user."""
+        try:
+            return os.getgrouplist(pwd.getpwuid(self.uid).pw_name, self.gid)
+        except KeyError:
+            return [self.gid]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A finished git process."""
+
+    args: tuple[str, ...]
+    code: int
+    out: bytes
+    err: bytes
+
+    @property
+    def why(self) -> str:
+        """What git said in one line: its last `fatal:` or `error:`."""
+        lines = self.err.decode("utf-8", "backslashreplace").strip().splitlines()
+        said = [line for line in lines if line.startswith(("fatal: ", "error: ", "remote: fatal: "))] or lines[-1:]
+        return said[-1].removeprefix("remote: ").split(": ", 1)[-1][:300] if said else f"exit code {self.code}"
+
+    def fault(self) -> GitFault:
+        """The error of a process that failed, with the known causes in plain words."""
+        text = self.err.decode("utf-8", "replace")
+        words, hint = next(((w, h) for mark, w, h in _REASONS if mark in text), ("", ""))
+        verb = next((arg for arg in self.args if not arg.startswith("-") and "=" not in arg), "")
+        return GitFault(f"git {verb} failed", why=f"{words} ({self.why})" if words else self.why, next=hint)
+
+
+class Git:
+    """Git on one repository. `git_dir` None means: find it from `cwd` (only to look where one is)."""
+
+    def __init__(
+        self,
+        git_dir: Path | None,
+        *,
+        work_tree: Path | None = None,
+        index: Path | None = None,
+        cwd: Path | None = None,
+        user: User | None = None,
+        network: bool = False,
+    ) -> None:
+        self.git_dir, self.user = git_dir, user
+        self._network = network
+        self._cwd = cwd or work_tree or Path("/")
+        places = {"GIT_DIR": git_dir, "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index}
+        self._places = {name: str(place) for name, place in places.items() if place is not None}
+
+    def attempt(
+        self,
+        *args: str,
+        stdin: bytes | IO[bytes] = b"",
+        timeout_s: float = QUICK_S,
+        env: Mapping[str, str] | None = None,
+    ) -> Done:
+        """Run git and give back how it ended. Raises GitFault only where it could not run or passed its deadline."""
+        data = stdin if isinstance(stdin, bytes) else None
+        source = subprocess.PIPE if isinstance(stdin, bytes) else stdin
+        process = self._start(args, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        with _ended(process):
+            try:
+                out, err = process.communicate(data, timeout=timeout_s)
+            except subprocess.TimeoutExpired as late:
+                raise _late(args, timeout_s) from late
+        return Done(args, process.returncode, out, err)
+
+    def run(
+        self,
+        *args: str,
+        stdin: bytes | IO[bytes] = b"",
+        timeout_s: float = QUICK_S,
+        env: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Run git and give back what it wrote. Raises GitFault where it failed."""
+        done = self.attempt(*args, stdin=stdin, timeout_s=timeout_s, env=env)
+        if done.code:
+            raise done.fault()
+        return done.out
+
+    def line(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
+        """What git wrote, as one stripped line of text."""
+        return os.fsdecode(self.run(*args, stdin=stdin, env=env)).strip()
+
+    @contextlib.contextmanager
+    def stream(self, *args: str, stdin: bytes, timeout_s: float = LONG_S) -> Generator[IO[bytes]]:
+        """Git's output as a file to read while it runs. Raises GitFault at the end where git failed."""
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+            given.write(stdin)
+            given.seek(0)
+            process = self._start(args, stdin=given, stdout=subprocess.PIPE, stderr=errors, buffer=CHUNK)
+            assert process.stdout
+            with _ended(process), _deadline(process, timeout_s) as passed:
+                try:
+                    yield process.stdout
+                finally:
+                    if passed.is_set():
+                        raise _late(args, timeout_s)
+                if process.wait(timeout_s):
+                    raise Done(args, process.returncode, b"", _whole(errors)).fault()
+
+    def pipe(self, args: tuple[str, ...], stdin: bytes, into: Git, then: tuple[str, ...]) -> bytes:
+        """Run `args` here and feed what it writes to `then` there; gives back what `then` wrote."""
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+            given.write(stdin)
+            given.seek(0)
+            first = self._start(args, stdin=given, stdout=subprocess.PIPE, stderr=errors)
+            with _ended(first), _deadline(first, LONG_S):
+                assert first.stdout
+                last = into.attempt(*then, stdin=first.stdout, timeout_s=LONG_S)
+                first.stdout.close()
+                code = first.wait(QUICK_S)
+            said = _whole(errors)
+            if code and code != -signal.SIGPIPE and b"Broken pipe" not in said:
+                raise Done(args, code, b"", said).fault()
+            if last.code:
+                raise last.fault()
+            return last.out
+
+    def _start(
+        self,
+        args: tuple[str, ...],
+        *,
+        stdin: int | IO[bytes],
+        stdout: int,
+        stderr: int | IO[bytes],
+        buffer: int = -1,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        flags = [part for flag in _FLAGS for part in ("-c", flag)]
+        if self.git_dir is None:
+            flags += ["-c", "safe.directory=*"]
+        try:
+            return subprocess.Popen(
+                ["git", *flags, *args],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                bufsize=buffer,
+                cwd=self._cwd,
+                env={**self._environment(), **(env or {})},
+                start_new_session=True,  # no terminal to prompt on, and one group to end
+                user=self.user.uid if self.user else None,
+                group=self.user.gid if self.user else None,
+                extra_groups=self.user.groups if self.user else None,
+            )
+        except FileNotFoundError as error:
+            if error.filename == "git":
+                raise GitFault("git was not found", why="it is not on PATH", next="install git") from error
+            raise GitFault(f"cannot run git in {self._cwd}", why="the folder is gone") from error
+        except PermissionError as error:
+            raise GitFault(f"cannot run git in {self._cwd}", why=str(error.strerror)) from error
+
+    def _environment(self) -> dict[str, str]:
+        env = {"PATH": os.environ.get("PATH", os.defpath), **_ALWAYS, **self._places}
+        if self._network:
+            own = {name: os.environ[name] for name in _USERS_OWN if name in os.environ}
+            return {**own, **env, "GIT_ALLOW_PROTOCOL": "http:https:ssh:git"}
+        return {**env, **_CLOSED}
+
+
+def blobs(git: Git, ids: list[str]) -> Iterator[Iterator[bytes]]:
+    """The contents of objects, in the order asked, each as chunks; chunks left unread are skipped."""
+    if not ids:
+        return
+    with git.stream("cat-file", "--batch", "--buffer", stdin="".join(f"{i}\n" for i in ids).encode()) as out:
+        for wanted in ids:
+            head = out.readline().split()
+            if len(head) != 3:
+                raise GitFault(f"object {wanted} cannot be read", why=b" ".join(head).decode("ascii", "replace"))
+            chunks = _chunks(out, int(head[2]))
+            yield chunks
+            for _ in chunks:
+                pass
+            out.read(1)
+
+
+def _chunks(out: IO[bytes], size: int) -> Iterator[bytes]:
+    while size > 0:
+        data = out.read(min(size, CHUNK))
+        if not data:
+            raise GitFault("git cat-file failed", why="it ended in the middle of an object")
+        size -= len(data)
+        yield data
+
+
+def _late(args: tuple[str, ...], timeout_s: float) -> GitFault:
+    return GitFault(f"git {args[0]} was stopped", why=f"it did not end within {timeout_s:.0f} s")
+
+
+def _whole(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Generator[None]:
+    """However the block ends, the process and its children have ended too."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        process.wait()
+
+
+@contextlib.contextmanager
+def _deadline(process: subprocess.Popen[bytes], timeout_s: float) -> Generator[threading.Event]:
+    """Kills the process's group when the time is over, whatever the block waits for; sets the event then."""
+    passed = threading.Event()
+
+    def stop() -> None:
+        if process.poll() is None:
+            passed.set()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    timer = threading.Timer(timeout_s, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield passed
+    finally:
+        timer.cancel()

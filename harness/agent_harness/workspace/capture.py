@@ -1,0 +1,142 @@
+"""From a work tree to a candidate: the exact tree, what differs from the base, and what could not be taken in."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from agent_harness.errors import GitFault, UsageError
+from agent_harness.git import LONG_S, Git, blobs
+from agent_harness.types import Candidate, Change
+from agent_harness.workspace.entries import ABSENT, FILE, LINK, PROGRAM, Entry, leads_out, parse_listing, shown
+from agent_harness.workspace.ignore import IgnoreRules
+from agent_harness.workspace.scan import CaptureLimits, Scan
+
+_SHOWN = 200
+_SNIFF = 8000
+_NOTHING = Entry(b"", ABSENT, "", 0)
+
+
+def listing(git: Git, treeish: str) -> dict[bytes, Entry]:
+    """Every file, link and submodule of a tree, in git's order."""
+    wrote = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", "--end-of-options", treeish)
+    return {entry.path: entry for entry in parse_listing(wrote)}
+
+
+class Captured(NamedTuple):
+    """The tree that a work tree holds, its entries, and the scan with refusals and ignored paths."""
+
+    tree: str
+    entries: dict[bytes, Entry]
+    scan: Scan
+
+
+def capture_tree(
+    git_dir: Path,
+    base: tuple[str, Mapping[bytes, Entry]],
+    work_tree: Path,
+    scratch: Path,
+    *,
+    ignore: Sequence[str],
+    limits: CaptureLimits,
+) -> Captured:
+    """Write the tree that a work tree holds into the repository. `base` is a commit with its listing."""
+    commit, before = base
+    try:
+        top = os.open(work_tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"no work tree at {work_tree}", why=str(error.strerror)) from error
+    rules = IgnoreRules(git_dir, before, scratch, ignore)
+    try:
+        with tempfile.TemporaryFile(dir=scratch) as stream:
+            scan = Scan(before, rules.drop, _importer(stream), limits)
+            scan.run(top)
+            _judge_links(Git(git_dir), before, scan)
+            if stream.tell():
+                stream.seek(0)
+                Git(git_dir).run("fast-import", "--quiet", stdin=stream, timeout_s=LONG_S)
+    finally:
+        os.close(top)
+    tree = _write_tree(Git(git_dir, index=scratch / "index"), commit, before, scan.entries)
+    got = listing(Git(git_dir), tree)
+    if got != scan.entries:
+        raise GitFault("the captured tree is not what was read", why=f"git wrote another tree {tree[:12]}")
+    return Captured(tree, got, scan)
+
+
+def changes(git: Git, old: Mapping[bytes, Entry], new: Mapping[bytes, Entry]) -> tuple[Change, ...]:
+    """What differs between two listings, by path. A rename is a deletion and an addition."""
+    paths = sorted(path for path in {*old, *new} if old.get(path) != new.get(path))
+    pairs = [(old.get(path, _NOTHING), new.get(path, _NOTHING)) for path in paths]
+    binary = _binary(git, {e.oid for pair in pairs for e in pair if e.mode in {FILE, PROGRAM}})
+    return tuple(
+        Change(path, _status(a, b), a.mode, b.mode, a.size, b.size, a.oid in binary or b.oid in binary)
+        for path, (a, b) in zip(paths, pairs, strict=True)
+    )
+
+
+def as_candidate(git: Git, base: str, commit: str, old: Mapping[bytes, Entry], captured: Captured) -> Candidate:
+    """The noun of a finished capture."""
+    scan = captured.scan
+    ignored = [shown(path) for path in sorted(scan.ignored)]
+    if len(ignored) > _SHOWN:
+        ignored[_SHOWN:] = [f"… and {len(ignored) - _SHOWN} more"]
+    refusals = tuple(sorted(scan.refusals, key=lambda refusal: refusal.path))
+    return Candidate(base, captured.tree, commit, changes(git, old, captured.entries), refusals, tuple(ignored))
+
+
+def _importer(stream: IO[bytes]) -> Callable[[bytes], None]:
+    """Writes each object it is given as a command for `git fast-import`."""
+
+    def keep(data: bytes) -> None:
+        stream.write(b"blob\ndata %d\n" % len(data))
+        stream.write(data)
+        stream.write(b"\n")
+
+    return keep
+
+
+def _judge_links(git: Git, base: Mapping[bytes, Entry], scan: Scan) -> None:
+    """Leave out the links that lead out, but for those that led out in the base already, unchanged."""
+    if not scan.links:
+        return
+    known = [entry for entry in base.values() if entry.mode == LINK]
+    read = blobs(git, [entry.oid for entry in known])
+    before = {entry.path: b"".join(chunks) for entry, chunks in zip(known, read, strict=True)}
+    for path, target in dict(scan.links).items():
+        reason = leads_out(path, scan.links)
+        if reason and not (before.get(path) == target and leads_out(path, before)):
+            scan.refuse(path, reason)
+            del scan.entries[path]
+
+
+def _write_tree(git: Git, base: str, before: Mapping[bytes, Entry], entries: Mapping[bytes, Entry]) -> str:
+    """The tree object of these entries, as base plus what differs: nothing but names and ids, no work tree."""
+    gone = [path for path in before if path not in entries]
+    new = [entry for path, entry in entries.items() if entry != before.get(path)]
+    lines = [b"0 %s\t%s\0" % (b"0" * 40, path) for path in gone]  # first, so that a folder may become a file
+    lines += [f"{entry.mode} {entry.oid}\t".encode() + entry.path + b"\0" for entry in new]
+    git.run("read-tree", base)
+    git.run("update-index", "-z", "--index-info", stdin=b"".join(lines))
+    return git.line("write-tree")
+
+
+def _status(old: Entry, new: Entry) -> str:
+    if old.mode == ABSENT:
+        return "A"
+    if new.mode == ABSENT:
+        return "D"
+    return "M" if old.mode[:2] == new.mode[:2] else "T"
+
+
+def _binary(git: Git, ids: Iterable[str]) -> set[str]:
+    """Those of the blobs that git takes for binary: a NUL byte among the first 8000."""
+    wanted = sorted(ids)
+    found = set()
+    for oid, chunks in zip(wanted, blobs(git, wanted), strict=True):
+        if b"\0" in next(chunks, b"")[:_SNIFF]:
+            found.add(oid)
+    return found

@@ -1,0 +1,196 @@
+"""A tree written into a fresh folder for a sandbox, with a disposable `.git` of its own.
+
+The bytes are those of the objects: no filter, no line-end conversion, no LFS download. Files get one fixed time, so
+that the same commit always gives the same folder and git's index in it is never in doubt. The `.git` shares nothing
+with ours, not even an inode: whoever works there may break it without breaking anything else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import struct
+import tempfile
+import time
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_harness.errors import GitFault, UsageError
+from agent_harness.git import IDENTITY, LONG_S, Git, blobs
+from agent_harness.workspace.entries import GITLINK, LINK, PROGRAM, Entry, folders, shown, unsafe
+
+ATTRIBUTES = "* !filter !diff -text !eol !ident !working-tree-encoding !merge !export-ignore !export-subst\n"
+"""Outranks every `.gitattributes`: bytes stay as they are, and git alone says what is binary."""
+
+_BRANCH = "main"
+_KEPT_TEMPLATES = 3
+_CONFIG = f"""[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = false
+\tautocrlf = false
+[gc]
+\tauto = 0
+[user]
+\tname = {IDENTITY[0]}
+\temail = {IDENTITY[1]}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """What was written: how many files and links, and the submodules that were left as empty folders."""
+
+    files: int
+    submodules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to write and whose it shall be (`uid`, `gid`: only root can give files away, others keep them)."""
+
+    dest: Path
+    uid: int
+    gid: int
+
+    def own(self, target: int | Path) -> None:
+        """Give a file, folder or link away."""
+        if os.geteuid() == 0:
+            if isinstance(target, int):
+                os.fchown(target, self.uid, self.gid)
+            else:
+                os.lchown(target, self.uid, self.gid)
+
+    def path(self, inside: bytes) -> Path:
+        """A path of the tree as a path of the machine."""
+        return self.dest / os.fsdecode(inside)
+
+
+def write_tree(git: Git, entries: Mapping[bytes, Entry], place: Place, at_s: int) -> dict[bytes, os.stat_result]:
+    """Write the files into the new folder `place.dest`; gives back what the file system says of each.
+
+    `at_s` is every file's time. Raises UsageError where the folder is not empty or a path cannot be written."""
+    for path in entries:
+        if reason := unsafe(path):
+            raise UsageError(f"{shown(path)} cannot be checked out", why=reason)
+    dest = place.dest
+    dest.mkdir(mode=0o755, exist_ok=True)
+    if any(dest.iterdir()):
+        raise UsageError(f"{dest} is not empty", next="give a new folder")
+    place.own(dest)
+    modules = [path for path, entry in entries.items() if entry.mode == GITLINK]
+    for folder in sorted({*folders(entries), *modules}):
+        place.path(folder).mkdir(0o755)
+        place.own(place.path(folder))
+    times = (at_s * 10**9, at_s * 10**9)
+    # All folders are there and real before the first file, and links come last: nothing is written through a link.
+    todo = sorted((e for e in entries.values() if e.mode != GITLINK), key=lambda e: e.mode == LINK)
+    seen = {}
+    for entry, chunks in zip(todo, blobs(git, [entry.oid for entry in todo]), strict=True):
+        write = _write_link if entry.mode == LINK else _write_file
+        seen[entry.path] = write(entry, chunks, place, times)
+    return seen
+
+
+def _write_file(entry: Entry, chunks: Iterable[bytes], place: Place, times: tuple[int, int]) -> os.stat_result:
+    mode = 0o755 if entry.mode == PROGRAM else 0o644
+    fd = os.open(place.path(entry.path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(fd, "wb", buffering=0) as file:
+        for chunk in chunks:
+            rest = memoryview(chunk)
+            while rest:
+                rest = rest[file.write(rest) :]
+        place.own(fd)
+        os.fchmod(fd, mode)
+        os.utime(fd, ns=times)
+        return os.fstat(fd)
+
+
+def _write_link(entry: Entry, chunks: Iterable[bytes], place: Place, times: tuple[int, int]) -> os.stat_result:
+    path = place.path(entry.path)
+    path.symlink_to(os.fsdecode(b"".join(chunks)))
+    place.own(path)
+    os.utime(path, ns=times, follow_symlinks=False)
+    return path.lstat()
+
+
+class Templates:
+    """Packs of a commit's whole history, kept for the next workspace on the same base."""
+
+    def __init__(self, git: Git, folder: Path) -> None:
+        self._git, self._folder = git, folder
+
+    @contextmanager
+    def pack(self, commit: str) -> Generator[Path]:
+        """A folder with the pack and its index; safe from removal while the block runs."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        made = self._folder / commit
+        with (self._folder / "lock").open("w") as lock:
+            if not made.exists():
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not made.exists():
+                    self._make(commit, made)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if not made.exists():
+                raise GitFault(f"the pack of {commit[:12]} is gone", next="try again")
+            os.utime(made)
+            yield made
+
+    def _make(self, commit: str, made: Path) -> None:
+        old = sorted((d for d in self._folder.iterdir() if d.is_dir()), key=lambda d: d.stat().st_mtime)
+        for extra in old[: max(0, len(old) - _KEPT_TEMPLATES + 1)]:
+            shutil.rmtree(extra)
+        new = Path(tempfile.mkdtemp(dir=self._folder))
+        args = ("pack-objects", "--quiet", "--revs", "--delta-base-offset", "--threads=1", str(new / "pack"))
+        self._git.run(*args, stdin=f"{commit}\n".encode(), timeout_s=LONG_S)
+        new.rename(made)
+
+
+def write_git(place: Place, pack: Path, commit: str, index: bytes, shallow: Iterable[str]) -> None:
+    """Make `.git`: one branch at the commit, its history, nothing else."""
+    top = place.dest / ".git"
+    top.mkdir()
+    for folder in ("objects", "objects/pack", "objects/info", "info", "refs", "refs/heads", "refs/tags"):
+        (top / folder).mkdir()
+    (top / "HEAD").write_text(f"ref: refs/heads/{_BRANCH}\n")
+    (top / "refs/heads" / _BRANCH).write_text(f"{commit}\n")
+    (top / "config").write_text(_CONFIG)
+    (top / "info/attributes").write_text(ATTRIBUTES)
+    (top / "index").write_bytes(index)
+    if ends := "".join(f"{end}\n" for end in sorted(shallow)):
+        (top / "shallow").write_text(ends)
+    for part in pack.iterdir():
+        target = top / "objects/pack" / part.name
+        shutil.copyfile(part, target)
+        target.chmod(0o444)
+    for folder, _, names in os.walk(top):
+        for name in ("", *names):
+            place.own(Path(folder, name))
+
+
+def index_file(entries: Mapping[bytes, Entry], seen: Mapping[bytes, os.stat_result]) -> bytes:
+    """Git's index (version 2) of a checkout, with the state of each file, so that `git status` need read none."""
+    out = [struct.pack(">4sLL", b"DIRC", 2, len(entries))]
+    for path, entry in entries.items():
+        stat = _stat_words(seen[path]) if path in seen else (0,) * 6
+        owner = (seen[path].st_uid, seen[path].st_gid, seen[path].st_size & 0xFFFFFFFF) if path in seen else (0, 0, 0)
+        head = struct.pack(
+            ">10L20sH", *stat, int(entry.mode, 8), *owner, bytes.fromhex(entry.oid), min(len(path), 4095)
+        )
+        out.append(head + path + b"\0" * (8 - (len(head) + len(path)) % 8))
+    body = b"".join(out)
+    return body + hashlib.sha1(body, usedforsecurity=False).digest()
+
+
+def _stat_words(seen: os.stat_result) -> tuple[int, ...]:
+    changed, written = divmod(seen.st_ctime_ns, 10**9), divmod(seen.st_mtime_ns, 10**9)
+    return tuple(word & 0xFFFFFFFF for word in (*changed, *written, seen.st_dev, seen.st_ino))
+
+
+def file_time(committed_s: int) -> int:
+    """The time files of a commit get: the commit's own, but never in the future or before the epoch."""
+    return max(0, min(committed_s, int(time.time()) - 60))

@@ -1,0 +1,150 @@
+"""Where work comes from and goes to: a repository given as a path or a URL.
+
+A repository on this machine is read and written with plumbing on its own git directory, never through its
+upload-pack or receive-pack, so that no hook and no program its configuration names is started. Root works in it as
+its owner. Everything else goes over the wire with the user's own credentials.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from agent_harness.errors import GitFault, UsageError
+from agent_harness.git import Git, User
+
+_URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_SCP = re.compile(r"^(?:[^/:@\s]+@)?[^/:\s-][^/:\s]*:(?!:)")
+_WIRE = {"http", "https", "ssh", "git"}
+_ID = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A repository to read from and deliver to. Exactly one of `git_dir` and `url` is set.
+
+    `shown` is its name for people: credentials in a URL are masked."""
+
+    shown: str
+    url: str = ""
+    git_dir: Path | None = None
+    user: User | None = None
+
+    @property
+    def git(self) -> Git:
+        """Git on a repository of this machine, as its owner where we are root."""
+        assert self.git_dir
+        return Git(self.git_dir, user=self.user)
+
+
+def locate(source: str) -> Source:
+    """The repository that a path (its root, a folder in it, a worktree, a bare one) or a URL names.
+
+    Raises UsageError where there is none."""
+    match = _URL.match(source)
+    if match and match[1].lower() == "file":
+        return _local(unquote(urlsplit(source).path))
+    if match and match[1].lower() not in _WIRE:
+        raise UsageError(f"cannot use {masked(source)}", why=f"{match[1]}:// is not supported", next="use ssh or https")
+    if match or (_SCP.match(source) and not Path(source).exists()):
+        return Source(masked(source), url=source)
+    return _local(source)
+
+
+def masked(url: str) -> str:
+    """A URL without what may be a secret in it."""
+    return re.sub(r"(://)[^/@\s]*@", r"\1***@", url)
+
+
+def _local(text: str) -> Source:
+    path = Path(os.path.abspath(text))  # noqa: PTH100 - resolve() would follow links the user sees as names
+    if not text or not path.is_dir():
+        raise UsageError(f"no repository at {text!r}", why="there is no such folder", next="give a path or URL of one")
+    looked = Git(None, cwd=path).attempt("rev-parse", "--show-object-format", "--absolute-git-dir")
+    if looked.code and b"not a git repository" in looked.err:
+        raise UsageError(f"{path} is not in a git repository", next="run `git init` and commit, or give another path")
+    if looked.code:
+        raise looked.fault()
+    kind, _, folder = looked.out.rstrip(b"\n").partition(b"\n")
+    if kind != b"sha1":
+        raise UsageError(f"{path} cannot be used", why=f"its object format is {kind.decode()}", next="use a sha1 one")
+    git_dir = Path(os.fsdecode(folder))
+    return Source(str(path), git_dir=git_dir, user=_owner(git_dir))
+
+
+def _owner(git_dir: Path) -> User | None:
+    """Who to be in there: the owner, where we are root and the owner can reach it. (Who cannot reach it is neither
+    locked out by root's files nor able to turn root's writes elsewhere.)"""
+    seen = git_dir.stat()
+    if os.geteuid() != 0 or seen.st_uid == 0:
+        return None
+    user = User(seen.st_uid, seen.st_gid)
+    groups = {user.gid, *user.groups}
+    for folder in git_dir.parents:
+        held = folder.stat()
+        mine = (stat.S_IXUSR, held.st_uid == user.uid), (stat.S_IXGRP, held.st_gid in groups), (stat.S_IXOTH, True)
+        if not held.st_mode & next(bit for bit, applies in mine if applies):
+            return None
+    return user
+
+
+def resolve(source: Source, ref: str) -> str:
+    """The commit a ref names in a repository of this machine. Raises UsageError, naming near branches."""
+    git = source.git
+    found = git.attempt("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    commit = found.out.decode("ascii", "replace").strip()
+    if not found.code and _ID.fullmatch(commit):
+        return commit
+    if b"not a git repository" in found.err:
+        raise GitFault(f"{source.shown} cannot be read", why=found.why)
+    names = git.run("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
+    known = os.fsdecode(names).split()
+    if not known and not git.run("rev-list", "-n1", "--all"):
+        raise no_commits(source)
+    raise unknown(source, ref, known)
+
+
+def no_commits(source: Source) -> UsageError:
+    """The repository is empty."""
+    return UsageError(f"{source.shown} has no commits yet", next="make a first commit")
+
+
+def unknown(source: Source, ref: str, names: Iterable[str]) -> UsageError:
+    """There is no such ref; the nearest names are said."""
+    known = list(dict.fromkeys(names))
+    near = difflib.get_close_matches(ref, known, n=3, cutoff=0.5) or known[:3]
+    return UsageError(f"{source.shown} has no commit named {ref!r}", next=f"did you mean {', '.join(near)}?")
+
+
+def remote_refs(git: Git, source: Source, *patterns: str) -> dict[str, str]:
+    """What a URL advertises: full ref name (`HEAD` and peeled `…^{}` too) to object id."""
+    done = git.attempt("ls-remote", "--quiet", "--", source.url, *patterns)
+    if done.code:
+        gone = any(word in done.err.lower() for word in (b"not found", b"not appear to be a git", b"no such file"))
+        text = f"cannot read {source.shown}"
+        raise UsageError(text, why=masked(done.why)) if gone else GitFault(text, why=masked(done.why))
+    pairs = (line.split("\t", 1) for line in os.fsdecode(done.out).splitlines())
+    return {name: oid for oid, name in pairs}
+
+
+def choose(refs: dict[str, str], ref: str) -> str | None:
+    """The full name that a short one means among advertised refs, in git's own order; an object id is itself."""
+    if _ID.fullmatch(ref):
+        return ref
+    tried = (ref, f"refs/{ref}", f"refs/tags/{ref}", f"refs/heads/{ref}", f"refs/heads/{ref.removeprefix('origin/')}")
+    return next((name for name in tried if name in refs), None)
+
+
+def shallow_ends(git: Git) -> set[str]:
+    """Commits at which this repository's history is cut."""
+    path = Path(git.line("rev-parse", "--path-format=absolute", "--git-path", "shallow"))
+    try:
+        return set(path.read_text("ascii").split())
+    except FileNotFoundError:
+        return set()
