@@ -43,7 +43,7 @@ def deliver(repository: HarnessRepository, source: str, *, commit: str, branch: 
         _store(repository, place, commit, branch, expected_old)
 
 
-def tip_of(repository: HarnessRepository, source: str, branch: str) -> str | None:
+def tip(repository: HarnessRepository, source: str, branch: str) -> str | None:
     """The commit a branch of the source points at, or None where there is no such branch."""
     return _tip(repository, locate(source), branch)
 
