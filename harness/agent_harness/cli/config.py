@@ -13,11 +13,6 @@ from agent_harness.cli.output import emit
 app = noun("Show the configuration.")
 
 
-@app.callback()
-def group() -> None:
-    """Show the configuration."""
-
-
 @app.command()
 def show(
     *,

@@ -10,7 +10,7 @@ import typer
 
 from agent_harness import __version__
 from agent_harness.cli import audit, config, demo, doctor, init, queue, review, run, signals
-from agent_harness.cli.opening import Json
+from agent_harness.cli.opening import Help, Json, group
 from agent_harness.cli.output import PROGRAM, emit, line, plain, put, say
 from agent_harness.errors import Cancelled, Exit, HarnessError, UsageError
 
@@ -32,13 +32,9 @@ Data goes to stdout, words for people to stderr. --json works with every command
 CLICK_ERROR: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
 """What typer raises for wrong usage; some of its versions bring a click of their own."""
 
-app = typer.Typer(
-    help="Queue work for a repository: bounded agent loops do it in a sandbox; what every gate passed is delivered.",
-    epilog=EPILOG,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+HELP = "Queue work for a repository: bounded agent loops do it in a sandbox; what every gate passed is delivered."
+
+app = group(HELP, EPILOG)
 app.command("demo")(demo.demo)
 app.command("init")(init.init)
 app.command("doctor")(doctor.doctor)
@@ -55,14 +51,16 @@ def version(*, as_json: Json = False) -> None:
     emit({"version": __version__}, as_json, f"{PROGRAM} {__version__}")
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True, help=HELP, epilog=EPILOG)
 def root(
     context: typer.Context,
     *,
     shown: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
+    wanted: Help = False,
 ) -> int:
     """The program without a command: its version, or its help."""
+    del wanted
     if shown:
         version(as_json=as_json)
         raise typer.Exit(0)

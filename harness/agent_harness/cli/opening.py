@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from agent_harness.cli.output import put
 from agent_harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,9 +30,40 @@ TEXT_LIMIT = 256 << 10
 """Bytes of a brief: it goes into prompts."""
 
 
+def print_help(context: typer.Context, wanted: bool) -> None:
+    """Print a group's help, and end."""
+    if wanted:
+        put(sys.stdout, context.get_help())
+        raise typer.Exit(0)
+
+
+Help: TypeAlias = Annotated[
+    bool, typer.Option("--help", is_eager=True, callback=print_help, help="Show this message and exit.")
+]
+"""For groups. Typer's own `--help` there makes it import pydantic for every command that is below one."""
+
+
+def group(help: str, epilog: str = "") -> typer.Typer:
+    """A command group. No rich, no completion: plain help, quickly. Its callback takes `Help`."""
+    return typer.Typer(
+        help=help,
+        epilog=epilog or None,
+        add_completion=False,
+        add_help_option=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+
 def noun(help: str) -> typer.Typer:
-    """A command group. No rich, no completion: plain help, quickly."""
-    return typer.Typer(help=help, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    """A group that does nothing by itself."""
+    made = group(help)
+
+    @made.callback(help=help)
+    def alone(*, wanted: Help = False) -> None:
+        del wanted
+
+    return made
 
 
 def here() -> Path:
