@@ -234,7 +234,7 @@ class App:
         if self._replay is not None:
             return self._replay
         made: Transport = plugin("transport", "litellm")(
-            model=route.model, base_url=route.base_url, api_key_env=route.api_key_env
+            model=route.model, base_url=route.base_url, api_key_env=route.api_key_env, redact=self.redact
         )
         return RecordingTransport(made, self._record, self.redact) if self._record else made
 
