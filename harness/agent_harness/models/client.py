@@ -31,7 +31,8 @@ LEAST_OUTPUT = 256
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How often the chain is walked, and the waits between. A wait longer than `longest_s` gives the item back.
-    `grace_s` is what a transport gets beyond its own timeout before it is left behind. Share `parking` between clients so that one learns from another's rejections."""
+    `grace_s` is what a transport gets beyond its own timeout before it is left behind.
+    Share `parking` between clients so that one learns from another's rejections."""
 
     tries: int = 3
     first_s: float = 1.0

@@ -1,0 +1,238 @@
+"""Recordings of a model's answers, and their replay without network or provider library.
+
+One JSON object a line, the first a header. A line holds what was new in a request since the role's last call, and what
+came back: a reply, or the fault. The file itself is the only state: a recorder reads what others wrote before it adds
+a line, under a file lock, so several transports, threads and processes may record into one file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from agent_harness.errors import ConfigError, ModelFault, ModelFaultKind, ReplayDrift
+from agent_harness.models.drift import first_difference
+from agent_harness.models.records import reply_as_json, reply_from_json, tools_digest
+from agent_harness.ports import Transport
+from agent_harness.redact import scrub
+from agent_harness.types import Message, ModelRequest, Reply, Usage, canonical
+
+Redact: TypeAlias = Callable[[str], str]
+
+FORMAT = "agent-harness recording"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One call of a role. `messages` are those from index `start` of the history on."""
+
+    role: str
+    call: int
+    start: int
+    messages: tuple[Message, ...]
+    tools: str
+    reply: Reply | None
+    fault: ModelFault | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The line of the file."""
+        out: dict[str, Any] = {
+            "role": self.role,
+            "call": self.call,
+            "start": self.start,
+            "messages": [message.as_json() for message in self.messages],
+            "tools": self.tools,
+        }
+        if self.reply is not None:
+            return {**out, "reply": reply_as_json(self.reply)}
+        if (fault := self.fault) is None:
+            raise ValueError("an exchange needs a reply or a fault")
+        named = {"kind": fault.kind.value, "what": fault.what, "why": fault.why, "next": fault.next}
+        return {**out, "fault": named | ({"usage": asdict(fault.usage)} if fault.usage else {})}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Exchange:
+        """Read a line. Raises KeyError, TypeError or ValueError."""
+        messages = tuple(Message.from_json(message) for message in data["messages"])
+        reply = reply_from_json(data["reply"]) if "reply" in data else None
+        fault = None
+        if reply is None:
+            said = data["fault"]
+            usage = Usage(**said["usage"]) if "usage" in said else None
+            kind = ModelFaultKind(said["kind"])
+            fault = ModelFault(kind, said["what"], why=said["why"], next=said["next"], usage=usage)
+        return Exchange(data["role"], data["call"], data["start"], messages, data["tools"], reply, fault)
+
+
+class Recording:
+    """A recording file, read as far as it is written. Raises ConfigError naming the line that cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.exchanges: dict[str, list[Exchange]] = {}
+        self._histories: dict[str, list[Message]] = {}
+        self._offset, self._line = 0, 0
+
+    def read_on(self) -> None:
+        """Read what was added since the last time."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                for raw in file:
+                    self._take(raw)
+                    self._offset += len(raw)
+        except OSError as error:
+            raise ConfigError(f"the recording {self.path} cannot be read", why=error.strerror or str(error)) from None
+
+    def add(self, request: ModelRequest, reply: Reply | None, fault: ModelFault | None, redact: Redact) -> None:
+        """Append one exchange, durable on return. Raises OSError."""
+        messages = tuple(Message.from_json(scrub(message.as_json(), redact)) for message in request.messages)
+        with self.path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self.read_on()
+            if self._line == 0:
+                file.write(_line({"format": FORMAT, "version": VERSION}))
+            before = self._histories.get(request.role, [])
+            start = len(before) if list(messages[: len(before)]) == before else 0
+            call = len(self.exchanges.get(request.role, ())) + 1
+            tools = tools_digest(request.tools)
+            exchange = Exchange(request.role, call, start, messages[start:], tools, reply, fault)
+            file.write(_line(scrub(exchange.as_json(), redact)))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _take(self, raw: bytes) -> None:
+        self._line += 1
+        try:
+            exchange = self._parse(raw)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            why = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+            where = f"line {self._line} of the recording {self.path} cannot be read"
+            raise ConfigError(where, why=why, next="record the run again") from None
+        if exchange is not None:
+            self.exchanges.setdefault(exchange.role, []).append(exchange)
+            self._histories.setdefault(exchange.role, [])[exchange.start :] = exchange.messages
+
+    def _parse(self, raw: bytes) -> Exchange | None:
+        """The exchange of a line, None for the header."""
+        if not raw.endswith(b"\n"):
+            raise ValueError("the line is cut off")
+        data = json.loads(raw)
+        if self._line == 1:
+            if (data["format"], data["version"]) != (FORMAT, VERSION):
+                raise ValueError(f"not a {FORMAT} of version {VERSION}")
+            return None
+        exchange = Exchange.from_json(data)
+        due = len(self.exchanges.get(exchange.role, ())) + 1
+        if exchange.call != due:
+            raise ValueError(f"call {due} of the {exchange.role} should come, not {exchange.call}")
+        return exchange
+
+
+class RecordingTransport:
+    """The port Transport that keeps all that another one answers, secrets taken out. Appends to a file that is there
+    (ConfigError where that is no recording). What comes after the deadline is not kept: nobody waits for it then."""
+
+    def __init__(self, inner: Transport, path: Path, redact: Redact) -> None:
+        self._inner, self._redact = inner, redact
+        self._recording = Recording(path)
+        if path.exists():
+            self._recording.read_on()
+
+    def send(self, request: ModelRequest, timeout_s: float) -> Reply:
+        """One call. Raises what the inner transport raises; ModelFault where the recording cannot be written."""
+        end = time.monotonic() + timeout_s
+        reply: Reply | None = None
+        fault: ModelFault | None = None
+        try:
+            reply = self._inner.send(request, timeout_s)
+        except ModelFault as error:
+            fault = error
+        usage = reply.usage if reply else fault.usage if fault else None
+        if time.monotonic() > end:
+            raise fault or ModelFault(ModelFaultKind.RETRY, "the answer came after the deadline", usage=usage)
+        try:
+            self._recording.add(request, reply, fault, self._redact)
+        except (OSError, ConfigError) as error:
+            what = f"the recording {self._recording.path} cannot be written"
+            raise ModelFault(ModelFaultKind.REFUSED, what, why=str(error), usage=usage) from None
+        if reply is None:
+            raise fault or AssertionError
+        return reply
+
+
+class ReplayTransport:
+    """The port Transport over a recording: for each role its calls in order, for every route the same.
+
+    Raises ConfigError for a file that cannot be read whole; ReplayDrift when a call is not the one that was recorded.
+    """
+
+    def __init__(self, path: Path, redact: Redact = str) -> None:
+        self._redact = redact
+        self._recording = Recording(path)
+        self._recording.read_on()
+        if not self._recording.exchanges:
+            raise ConfigError(f"the recording {path} holds no call", next="record the run again")
+        self._lock = threading.Lock()
+        self._served: dict[str, int] = {}
+        self._before: dict[str, tuple[Message, ...]] = {}
+
+    def send(self, request: ModelRequest, timeout_s: float) -> Reply:
+        """The next recorded answer of the role, or its recorded fault."""
+        del timeout_s
+        with self._lock:
+            number = self._served.get(request.role, 0) + 1
+            recorded = self._recording.exchanges.get(request.role, [])
+            if number > len(recorded):
+                raise ReplayDrift(
+                    f"the recording has no call {number} of the {request.role}",
+                    why=f"{self._recording.path} holds {len(recorded)}",
+                    next="record the run again",
+                )
+            exchange = recorded[number - 1]
+            self._compare(exchange, request)
+            self._served[request.role] = number
+            self._before[request.role] = request.messages
+        if exchange.reply is None:
+            raise exchange.fault or AssertionError
+        return exchange.reply
+
+    def _compare(self, exchange: Exchange, request: ModelRequest) -> None:
+        where = f"call {exchange.call} of the {exchange.role} is not what was recorded"
+        if exchange.tools != tools_digest(request.tools):
+            raise _drift(f"{where}: the tools differ", exchange.tools, tools_digest(request.tools))
+        before = self._before.get(request.role, ())[: exchange.start]
+        pairs = [
+            *zip_longest(before, request.messages[: exchange.start]),
+            *zip_longest(exchange.messages, request.messages[exchange.start :]),
+        ]
+        for index, (then, now) in enumerate(pairs):
+            found = first_difference(_as_text(then), self._redact(_as_text(now)))
+            if found is not None:
+                raise _drift(f"{where}: message {index}, line {found[0]}", found[1], found[2])
+
+
+def _drift(what: str, recorded: str, now: str) -> ReplayDrift:
+    return ReplayDrift(what, why=f"recorded {recorded}, now {now}", next="record the run again, or undo the change")
+
+
+def _as_text(message: Message | None) -> str:
+    """A message as lines: the first names its role, then its content, then its calls."""
+    if message is None:
+        return "(no message)"
+    calls = [f"call {call.id} {call.name} {call.arguments}" for call in message.tool_calls]
+    answers = f" to {message.tool_call_id}" if message.tool_call_id else ""
+    return "\n".join([f"{message.role}{answers}:", message.content, *calls])
+
+
+def _line(data: Mapping[str, Any]) -> bytes:
+    return canonical(data).encode() + b"\n"
