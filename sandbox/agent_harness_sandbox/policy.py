@@ -55,12 +55,12 @@ exec(compile(s,"execd","exec"))"""
 
 def execd() -> bytes:
     """The exec server's text, sent to process 1 before anything else."""
-    return resources.files(__package__).joinpath("execd.py").read_bytes()
+    return resources.files("agent_harness_sandbox").joinpath("execd.py").read_bytes()
 
 
 def seccomp() -> str:
     """The system calls that are allowed, as compact JSON. Without a list of architectures it is the native one."""
-    text = resources.files(__package__).joinpath("seccomp.json").read_text()
+    text = resources.files("agent_harness_sandbox").joinpath("seccomp.json").read_text()
     return json.dumps(json.loads(text), separators=(",", ":"))
 
 

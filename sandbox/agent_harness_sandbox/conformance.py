@@ -1,0 +1,481 @@
+"""The suite that any sandbox must pass, whatever it is made of.
+
+In a test module: `from agent_harness_sandbox.conformance import *`, and a fixture `make_sandbox` that gives a
+`MakeSandbox` and closes what it made. Each function is one promise; nothing here knows how a sandbox is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from agent_harness.errors import SandboxLost
+from agent_harness.ports import Sandbox
+from agent_harness.types import Command, CommandEnd, CommandResult, Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A started sandbox and the host's folder that it sees as its workspace."""
+
+    sandbox: Sandbox
+    tree: Path
+    uid: int
+
+    def run(self, script: str, timeout_s: float = 30.0, **more: Any) -> CommandResult:
+        """Run a script."""
+        return self.sandbox.execute(Command(script, timeout_s=timeout_s, **more))
+
+    def text(self, script: str, **more: Any) -> str:
+        """What a script that must succeed prints."""
+        result = self.run(script, **more)
+        shown = (result.head + result.tail).decode("utf-8", "replace").strip()
+        assert result.ok, (result.end, result.exit_code, shown)
+        return shown
+
+    def alive(self) -> None:
+        """The next command still answers."""
+        assert self.text("echo alive") == "alive"
+
+
+class MakeSandbox(Protocol):
+    """Starts a sandbox whose workspace holds `files`, owned by the user inside; `changes` go into its spec."""
+
+    def __call__(self, mode: Mode = Mode.RW, files: Mapping[str, bytes] | None = None, **changes: Any) -> Box:
+        """A box that the factory closes."""
+        ...
+
+
+LEFT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'slee[p] 77' || true"
+REPOSITORY = "git init -q . && echo 1 >f && git add f && git commit -qm one && echo 2 >f && git commit -qam two"
+TRIED = """
+import os, socket, ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def syscall(name, *args):
+    if libc.syscall(*args) >= 0 or ctypes.get_errno() not in (1, 13, 38):  # not permitted, denied, or unknown
+        print("OPEN", name, ctypes.get_errno())
+def tried(name, call, *args):
+    try:
+        call(*args)
+    except OSError:
+        return
+    print("OPEN", name)
+"""
+
+CALLS = """io_uring 425 4 0
+bpf 321 0 0 0
+perf 298 0 0 -1 -1 0
+keyctl 250 0 0
+add_key 248 0 0 0 0 0
+user_namespace 272 0x10000000
+userfaultfd 323 1
+fanotify 300 0 0
+mount 165 0 0 0 0 0
+fsopen 430 0 0
+chroot 161 0
+setns 308 0 0
+open_by_handle 304 0 0 0
+read_memory 310 1 0 0 0 0 0
+trace 101 16 1 0 0
+take_descriptor 438 os.pidfd_open(1) 0 0"""
+"""Doors that have no use here, by their numbers on x86-64."""
+
+
+def _python(lines: str) -> str:
+    return f"python3 - <<'PYTHON'\n{TRIED}{lines}\nPYTHON"
+
+
+# --- how commands end ---------------------------------------------------------------------------------------
+
+
+def test_exit_codes_and_signals_are_the_commands_own(make_sandbox: MakeSandbox) -> None:
+    """Also for what breaks a shell: a bare exit, an unbalanced quote, a signal to itself."""
+    box = make_sandbox()
+    assert (box.run("exit 3").end, box.run("exit 3").exit_code) == (CommandEnd.EXITED, 3)
+    assert box.run("echo 'never closed").exit_code not in {0, 3}
+    killed = box.run("kill -9 $$")
+    assert (killed.end, killed.exit_code) == (CommandEnd.SIGNALLED, 137)
+    assert box.run("no-such-program-here").exit_code == 127
+    box.alive()
+
+
+def test_each_command_starts_afresh(make_sandbox: MakeSandbox) -> None:
+    """Folder, variables and options do not carry over; each may name its own."""
+    box = make_sandbox(files={"inner/x": b""})
+    box.run("cd /; export LEFT=1; set -e")
+    assert box.text("pwd; echo -n ${LEFT:-none}; shopt -q login_shell || echo ' plain'") == "/workspace\nnone plain"
+    assert box.text("pwd; echo $OWN", workdir="/workspace/inner", env={"OWN": "a b"}) == "/workspace/inner\na b"
+    gone = box.run("true", workdir="/workspace/no-such")
+    assert (gone.end, gone.exit_code) == (CommandEnd.EXITED, 126)
+    assert b"no-such" in gone.head
+
+
+def test_a_deadline_ends_everything_the_command_started(make_sandbox: MakeSandbox) -> None:
+    """Busy loops, children that ignore TERM, grandchildren, other sessions, stopped ones (cases 1, 2)."""
+    box = make_sandbox()
+    begun = time.monotonic()
+    script = (
+        "trap '' TERM HUP; setsid sleep 77 & (trap '' TERM; sleep 77 & kill -STOP $!) & echo said; while :; do :; done"
+    )
+    result = box.run(script, timeout_s=1)
+    assert (result.end, result.head) == (CommandEnd.TIMEOUT, b"said\n")
+    assert 1 <= result.seconds < 4
+    assert time.monotonic() - begun < 6
+    assert box.text(LEFT) == "0"
+
+
+def test_silence_has_its_own_limit(make_sandbox: MakeSandbox) -> None:
+    """A quiet command may be quiet for as long as it was given, and no longer (case 4)."""
+    box = make_sandbox()
+    assert box.text("sleep 2.5; echo ok", timeout_s=10) == "ok"
+    assert box.run("echo x; sleep 77", idle_s=0.5).end is CommandEnd.IDLE
+    assert box.text("for i in 1 2 3 4; do echo $i; sleep 0.3; done", idle_s=1).endswith("4")
+
+
+def test_what_stays_in_the_background_does_not_hold_the_result(make_sandbox: MakeSandbox) -> None:
+    """It returns when the command ends, not when its output closes, and leaves nothing running."""
+    box = make_sandbox()
+    result = box.run("sleep 77 & setsid nohup sleep 77 & (while :; do echo x >>/workspace/noise; done) & echo up")
+    assert (result.end, result.head) == (CommandEnd.EXITED, b"up\n")
+    assert result.seconds < 2
+    size = os.path.getsize(box.tree / "noise") if (box.tree / "noise").exists() else 0  # noqa: PTH202
+    assert box.text(LEFT) == "0"
+    time.sleep(0.2)
+    assert not size or (box.tree / "noise").stat().st_size == size
+
+
+def test_nothing_waits_for_a_person(make_sandbox: MakeSandbox) -> None:
+    """No input, no terminal, editors that fail (case 10)."""
+    box = make_sandbox()
+    assert box.text("cat; test ! -t 1 && echo none", timeout_s=5) == "none"
+    rebase = box.run(f"{REPOSITORY} && git rebase -i HEAD~1", timeout_s=10)
+    assert (rebase.end, rebase.exit_code != 0) == (CommandEnd.EXITED, True)
+    assert box.run("git commit --amend", timeout_s=10).exit_code != 0
+
+
+def test_signals_to_everyone_do_not_reach_the_server(make_sandbox: MakeSandbox) -> None:
+    """`kill -9 -1`, every signal to process 1, and a stop (case 28)."""
+    box = make_sandbox()
+    box.run("for s in $(seq 1 31); do kill -$s 1; done; setsid bash -c 'kill -9 -1'; true", timeout_s=10)
+    box.alive()
+    box.run("kill -STOP 1; setsid bash -c 'kill -STOP -1' & sleep 77", timeout_s=1)
+    box.alive()
+    assert (
+        "denied"
+        in box.run("rm -rf /bin /usr/bin 2>&1 | tail -1; rm -rf /proc/1 2>&1; cat /proc/1/environ").head.decode()
+    )
+    box.alive()
+
+
+# --- output -------------------------------------------------------------------------------------------------
+
+
+def test_output_is_cut_only_past_the_cap_and_says_so(make_sandbox: MakeSandbox) -> None:
+    """Exactly the cap is whole; one more is cut, counted, and kept inside (cases 17, 22, 23)."""
+    box = make_sandbox()
+    whole = box.run("head -c 1000 /dev/zero", keep=1000)
+    assert (whole.head, whole.cut_bytes, whole.saved_to) == (bytes(1000), 0, "")
+    over = box.run("head -c 1001 /dev/zero", keep=1000)
+    assert (over.total_bytes, over.cut_bytes, len(over.head)) == (1001, 1, 200)
+    script = "for i in $(seq 5000); do echo test_$i PASSED; [ $i != 2500 ] || echo needle; done"
+    log = box.run(f"{script}; echo '1 failed, 4999 passed'", keep=4000)
+    assert b"1 failed, 4999 passed" in log.tail
+    assert b"needle" not in log.head + log.tail
+    assert len(log.tail) > 3 * len(log.head) > 0
+    assert box.text(f"grep -n needle {log.saved_to}") == "2501:needle"
+    assert int(box.text(f"stat -c %s {log.saved_to}")) == log.total_bytes
+
+
+def test_output_is_bytes_in_order_of_arrival(make_sandbox: MakeSandbox) -> None:
+    """Both streams in one, nothing translated (cases 20, 26)."""
+    box = make_sandbox()
+    mixed = box.text("for i in $(seq 200); do echo o$i; echo e$i >&2; done").split()
+    assert mixed == [f"{stream}{i}" for i in range(1, 201) for stream in "oe"]
+    assert box.run(r"printf 'a\0b\001\377\r\n'").head == b"a\0b\x01\xff\r\n"
+    box.run(r"touch $'\xff.txt' $'\n--x'")
+    assert box.run("ls -A --quoting-style=literal").head.splitlines()[-1] == b"\xff.txt"
+
+
+def test_a_flood_costs_the_harness_nothing(make_sandbox: MakeSandbox) -> None:
+    """Counted to the end, a little kept (case 16)."""
+    box = make_sandbox()
+    box.alive()
+    before = _resident()
+    result = box.run("yes | head -c 600000000; echo; echo end", timeout_s=60)
+    assert result.total_bytes == 600_000_005
+    assert result.tail.endswith(b"end\n")
+    assert _resident() - before < 50 << 20
+    endless = box.run("yes", timeout_s=1)
+    assert endless.end is CommandEnd.TIMEOUT
+    assert len(endless.head) + len(endless.tail) <= 64 << 10
+    box.alive()
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_answers_cannot_be_forged(make_sandbox: MakeSandbox) -> None:
+    """A child reaches neither the stream nor the server's memory; what it writes stays output."""
+    box = make_sandbox()
+    frame = r"\000\000\000\002\000\000\000\000{}"
+    result = box.run(f"for f in $(seq 1 12); do printf '{frame}' >&$f; done 2>/dev/null; false")
+    assert result.exit_code == 1
+    assert b"{}" in result.head
+    peeks = (
+        "cat /proc/1/mem; ls /proc/1/fd/; cat /proc/1/environ; for i in 0 1 2 100 101; do echo x >/proc/1/fd/$i; done"
+    )
+    box.run(peeks)
+    opened = box.text(_python('tried("mem", open, "/proc/1/mem"); tried("fd", os.listdir, "/proc/1/fd")'))
+    assert opened == ""
+    box.alive()
+
+
+def test_scripts_of_any_length_and_content(make_sandbox: MakeSandbox) -> None:
+    """Longer than the kernel takes for an argument; a zero byte is an error of the command (not of the sandbox)."""
+    box = make_sandbox()
+    assert box.text(f"x='{'y' * 600_000}'\necho ${{#x}}\nls /proc/self/fd | wc -l") == "600000\n4"
+    assert box.run("# " + "z" * 200_000 + "\nexit 7").exit_code == 7
+    assert box.run("echo a\0b").end is CommandEnd.EXITED
+    assert box.run("echo -n '\udcff'").head == b"\xff"
+    box.alive()
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def test_files_go_both_ways_unchanged(make_sandbox: MakeSandbox) -> None:
+    """Large ones too, modes kept, folders made, owned by the user inside (cases 25, 98)."""
+    box = make_sandbox(files={"run.sh": b"#!/bin/sh\n"})
+    for round_ in range(3):
+        data = random.Random(round_).randbytes(24 << 20)  # noqa: S311
+        box.sandbox.write_file("deep/er/blob", data)
+        assert (
+            hashlib.sha256(box.sandbox.read_file("/workspace/deep/er/blob", 24 << 20)).digest()
+            == hashlib.sha256(data).digest()
+        )
+    (box.tree / "run.sh").chmod(0o755)
+    box.sandbox.write_file("run.sh", b"#!/bin/sh\necho crlf\r\n")
+    found = (box.tree / "run.sh").stat()
+    assert (found.st_mode & 0o777, (box.tree / "run.sh").read_bytes()) == (0o755, b"#!/bin/sh\necho crlf\r\n")
+    assert (box.tree / "deep/er/blob").stat().st_uid == box.uid
+    assert sorted(path.name for path in box.tree.iterdir()) == ["deep", "run.sh"]
+    box.text("echo made >by-command; mkdir d")
+    assert (box.tree / "by-command").stat().st_uid == box.uid
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "../etc/passwd",
+        "out",
+        "dir/passwd",
+        "fifo",
+        "sub",
+        "",
+        ".",
+        "/workspace",
+        "big",
+        "a\0b",
+        "\ud800",
+    ],
+)
+def test_no_file_beyond_the_workspace(make_sandbox: MakeSandbox, path: str) -> None:
+    """No link is followed, nothing special is opened, nothing larger than asked is read."""
+    box = make_sandbox()
+    box.text("ln -s /etc/passwd out; ln -s /etc dir; mkfifo fifo; mkdir sub; truncate -s 1G big")
+    with pytest.raises((ValueError, FileNotFoundError) if path == "\ud800" else ValueError):
+        box.sandbox.read_file(path, 1 << 20)
+    if path != "big":
+        with pytest.raises(ValueError, match=r"."):
+            box.sandbox.write_file(path, b"x")
+    with pytest.raises(FileNotFoundError):
+        box.sandbox.read_file("no/such", 10)
+    box.alive()
+
+
+# --- limits -------------------------------------------------------------------------------------------------
+
+
+def test_memory_processes_and_space_end_the_command_alone(make_sandbox: MakeSandbox) -> None:
+    """Bombs of every kind; the sandbox answers afterwards (cases 28, 34, 35)."""
+    box = make_sandbox(memory=320 << 20, tmp_size=64 << 20, pids=128)
+    bomb = box.run("python3 -c 'x=bytearray(10**9)'")
+    assert (bomb.end, bomb.ok) == (CommandEnd.OUT_OF_MEMORY, False)
+    box.run("f(){ f|f& }; f; sleep 1", timeout_s=10)
+    box.alive()
+    box.run("for i in $(seq 90); do (sleep 0.0$i &) ; done; sleep 0.5", timeout_s=20)
+    assert box.text("grep -l '^State:.Z' /proc/[0-9]*/status | wc -l") == "0"
+    full = box.run(
+        "head -c 1G /dev/zero >/tmp/fill; head -c 1G /dev/zero >/scratch/fill; df /tmp >&2; exit 9", timeout_s=60
+    )
+    assert (full.end, full.exit_code) == (CommandEnd.EXITED, 9)
+    flood = box.run("head -c 1000000 /dev/zero", keep=1000)
+    assert (flood.cut_bytes, flood.ok) == (999_000, True)
+    box.run("rm -f /tmp/fill /scratch/fill; cd /tmp; for i in $(seq 20000); do : >f$i; done", timeout_s=60)
+    box.alive()
+    limits = box.text("ulimit -c; ulimit -n; ulimit -f").split()
+    assert limits[0] == "0"
+    assert "unlimited" not in limits
+
+
+def test_room_to_build_and_run(make_sandbox: MakeSandbox) -> None:
+    """The temporary places can hold programs, HOME exists, the image's PATH is kept (case 43)."""
+    for mode in (Mode.RW, Mode.RO):
+        box = make_sandbox(mode)
+        for place in ("/tmp", "/scratch", "$HOME"):  # noqa: S108
+            assert box.text(f"printf '#!/bin/sh\\necho ran\\n' >{place}/p && chmod +x {place}/p && {place}/p") == "ran"
+        assert box.text("type -P git bash python3 | wc -l") == "3"
+        assert box.text(
+            "git config user.name; python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1]))'"
+        )
+
+
+# --- walls --------------------------------------------------------------------------------------------------
+
+
+def test_read_only_is_the_kernels(make_sandbox: MakeSandbox) -> None:
+    """Every way of writing is refused and the tree does not move (case 104)."""
+    box = make_sandbox(files={"f": b"1\n", "d/g": b"2\n"}, mode=Mode.RO)
+    before = _digest(box.tree)
+    writes = (
+        "touch x; echo x >f; echo x >>d/g; rm -rf f d; mv f y; mkdir e; ln f h; ln -s f s; chmod 777 f; "
+        "sed -i s/1/3/ f; touch -d 2001-01-01 f; git init -q .; mkfifo p; "
+        "echo x >/proc/self/root/workspace/f; echo x >/proc/$$/cwd/f; "
+        "exec 5<f; echo x >/proc/self/fd/5; truncate -s 0 f; cp /bin/ls f; "
+        "umount /workspace; mount -o remount,rw /workspace; "
+        "unshare -Urm mount -o remount,rw /workspace; true"
+    )
+    box.run(writes)
+    python = (
+        'tried("open", open, "/workspace/f", "r+"); tried("tmpfile", os.open, "/workspace", os.O_TMPFILE | os.O_RDWR)'
+    )
+    assert box.text(_python(python)) == ""
+    with pytest.raises(PermissionError):
+        box.sandbox.write_file("f", b"x")
+    with pytest.raises(PermissionError):
+        box.sandbox.write_file("new/file", b"x")
+    assert box.sandbox.read_file("d/g", 10) == b"2\n"
+    assert _digest(box.tree) == before
+
+
+def test_the_sandbox_itself_leaves_no_trace(make_sandbox: MakeSandbox) -> None:
+    """Starting, probing and running puts nothing into the tree (case 106)."""
+    box = make_sandbox(files={"m.py": b"x = 1\n", "test_m.py": b"import m\ndef test(): assert m.x == 1\n"})
+    before = _digest(box.tree)
+    box.alive()
+    box.text("python3 -c 'import m, test_m'")
+    assert _digest(box.tree) == before
+
+
+def _digest(tree: Path) -> str:
+    lines = []
+    for path in sorted(tree.rglob("*")):
+        found = path.lstat()
+        data = path.read_bytes() if path.is_file() else b""
+        lines.append(repr((str(path.relative_to(tree)), found.st_mode, found.st_uid, found.st_mtime_ns, data)))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def test_the_rest_of_the_file_system_is_read_only(make_sandbox: MakeSandbox) -> None:
+    """Nothing to change but the workspace and the temporary places; no socket, no setuid program, no device."""
+    box = make_sandbox()
+    places = "/ /etc /usr /usr/bin /opt /root /dev /sys /proc/sys/kernel /sys/fs/cgroup"
+    assert box.text(f"(for d in {places}; do touch $d/x && echo OPEN $d; done) 2>/dev/null; true") == ""
+    knobs = "/proc/sys/kernel/core_pattern /proc/sysrq-trigger /proc/sys/vm/drop_caches"
+    assert box.text(f"for f in {knobs}; do (echo x >$f) 2>/dev/null && echo OPEN $f; done; true") == ""
+    assert box.text("find / -xdev \\( -type s -o -perm /6000 -type f \\) 2>/dev/null; true") == ""
+    assert (
+        box.text("mknod /tmp/disk b 254 0 2>/dev/null && echo OPEN; cat /proc/kcore 2>/dev/null | head -c 1; true")
+        == ""
+    )
+
+
+def test_no_privilege_and_few_system_calls(make_sandbox: MakeSandbox) -> None:
+    """No capability, none to gain, and the doors that have no use are shut."""
+    box = make_sandbox()
+    status = dict(
+        line.split(":\t") for line in box.text("grep -E '^(Cap|NoNew|Seccomp:|Uid)' /proc/self/status").splitlines()
+    )
+    assert {int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb")} == {0}
+    assert (status["NoNewPrivs"], status["Seccomp"], status["Uid"].split()[0]) == ("1", "2", str(box.uid))
+    lines = [f'syscall("{call.split()[0]}", {", ".join(call.split()[1:])})' for call in CALLS.splitlines()]
+    families = ((40, 1), (38, 5), (17, 3), (2, 3))  # vsock, kernel crypto, packets, raw
+    lines += [f'tried("family {family}", socket.socket, {family}, {kind})' for family, kind in families]
+    lines += ['tried("root", os.setuid, 0)', 'tried("clock", __import__("time").clock_settime, 0, 0.0)']
+    assert box.text(_python("\n".join(lines))) == ""
+
+
+def test_no_network(make_sandbox: MakeSandbox) -> None:
+    """Names, addresses of either family, and the address where clouds keep credentials (case 115)."""
+    box = make_sandbox()
+    targets = [
+        ("1.1.1.1", 53),
+        ("169.254.169.254", 80),
+        ("2606:4700:4700::1111", 53),
+        ("172.17.0.1", 22),
+        ("10.0.0.1", 80),
+    ]
+    lines = [f'tried("{host}", socket.create_connection, ("{host}", {port}), 2)' for host, port in targets]
+    lines.append('tried("names", socket.getaddrinfo, "example.org", 80)')
+    assert box.text(_python("\n".join(lines))) == ""
+    assert box.text("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '") == "lo"
+
+
+def test_nothing_of_the_controllers_environment(make_sandbox: MakeSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in any process's environment or arguments, nor its mounts (case 110)."""
+    monkeypatch.setenv("CANARY_API_KEY", "canary-5f1d")
+    box = make_sandbox(env={"GIVEN": "yes"})
+    assert box.text("echo $GIVEN") == "yes"
+    seen = box.run("env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/mounts")
+    assert b"canary-5f1d" not in seen.head + seen.tail
+    assert not {"SSH_AUTH_SOCK", "DOCKER_HOST"} & {line.split("=")[0] for line in box.text("env").splitlines()}
+
+
+# --- life ---------------------------------------------------------------------------------------------------
+
+
+def test_one_sandbox_may_be_used_from_several_threads(make_sandbox: MakeSandbox) -> None:
+    """They take turns and each gets its own answer (case 38)."""
+    box = make_sandbox()
+    wrong: list[str] = []
+
+    def work(number: int) -> None:
+        wrong.extend(f"{number}-{i}" for i in range(15) if box.text(f"echo {number}-{i}") != f"{number}-{i}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_closed_sandbox_is_lost_not_failed(make_sandbox: MakeSandbox) -> None:
+    """Closing ends a running command as lost; closing again is nothing; using it afterwards is lost too."""
+    box = make_sandbox()
+    box.alive()
+    threading.Timer(0.5, box.sandbox.close).start()
+    begun = time.monotonic()
+    with pytest.raises(SandboxLost):
+        box.run("sleep 60", timeout_s=60)
+    assert time.monotonic() - begun < 5
+    box.sandbox.close()
+    for use in (
+        lambda: box.run("true"),
+        lambda: box.sandbox.read_file("x", 1),
+        lambda: box.sandbox.write_file("x", b""),
+    ):
+        with pytest.raises(SandboxLost):
+            use()
+    assert box.sandbox.describe()["mode"] == "rw"

@@ -1,0 +1,59 @@
+"""A factory of real sandboxes for tests: workspaces in a temporary folder, owned by the user inside."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from agent_harness.types import Mode, Mount, SandboxSpec
+from agent_harness_sandbox.conformance import Box
+from agent_harness_sandbox.docker_engine import DockerEngine
+from agent_harness_sandbox.doctor import runs_as
+from agent_harness_sandbox.image import OWN_IMAGE
+
+
+def give(path: Path) -> None:
+    """Let the sandbox's user own a tree."""
+    if os.geteuid() == 0:
+        for inner in [path, *path.rglob("*")]:
+            os.chown(inner, *runs_as(), follow_symlinks=False)
+
+
+class Factory:
+    """Makes them, and closes all that it made."""
+
+    def __init__(self, engine=None):
+        self.engine = engine or DockerEngine()
+        self.boxes = []
+        self.folders = []
+
+    def spec(self, mode=Mode.RW, files=None, folder=None, **changes):
+        tree = Path(tempfile.mkdtemp(prefix="sandbox-test-")) / (folder or "tree")
+        self.folders.append(tree.parent)
+        tree.mkdir()
+        for name, data in (files or {}).items():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_bytes(data)
+        give(tree)
+        uid, gid = runs_as()
+        given = {
+            "image": OWN_IMAGE,
+            "workdir": "/workspace",
+            "uid": uid,
+            "gid": gid,
+            "memory": 768 << 20,
+            "tmp_size": 192 << 20,
+        }
+        return SandboxSpec(mode=mode, mounts=(Mount(str(tree), "/workspace", mode is Mode.RO),), **{**given, **changes})
+
+    def __call__(self, mode=Mode.RW, files=None, **changes):
+        spec = self.spec(mode, files, **changes)
+        box = Box(self.engine.start(spec), Path(spec.mounts[0].source), spec.uid)
+        self.boxes.append(box)
+        return box
+
+    def close(self):
+        for box in self.boxes:
+            box.sandbox.close()
+        for folder in self.folders:
+            shutil.rmtree(folder, ignore_errors=True)
