@@ -151,7 +151,7 @@ def start_engine() -> None:
         if Path("/run/systemd/system").is_dir():
             say("starting the Docker engine (systemctl start docker)")
             run([*as_root(), "systemctl", "start", "docker"], "systemctl")
-            wait_for_engine(None)
+            wait_for_engine()
         else:
             start_dockerd()
     if engine_state() == "denied":
@@ -168,22 +168,27 @@ def start_dockerd() -> None:
         raise Refused("docker.io is installed, yet there is no dockerd: reinstall it", 3)
     for flags in ([], WITHOUT_NETWORK):
         say(f"starting {' '.join(['dockerd', *flags])} in the background, log in {DOCKERD_LOG}")
-        script = f'log=$1; shift; : >"$log"; "$@" >>"$log" 2>&1 </dev/null; echo "{DOCKERD_ENDED} ($?)" >>"$log"'
+        seen = DOCKERD_LOG.stat().st_size if DOCKERD_LOG.exists() else 0
+        script = f'log=$1; shift; "$@" >>"$log" 2>&1 </dev/null; echo "{DOCKERD_ENDED} ($?)" >>"$log"'
         words = ["setsid", "-f", "sh", "-c", script, "sh", str(DOCKERD_LOG), program, *flags]
         subprocess.run([*as_root(), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-        if wait_for_engine(DOCKERD_LOG):
+        if wait_for_engine(seen):
             return
         say(f"dockerd did not start: {tail(DOCKERD_LOG)[-300:]}")
     raise Refused(f"dockerd does not start on this machine: read {DOCKERD_LOG}", 3)
 
 
-def wait_for_engine(log: Path | None) -> bool:
-    """True once something answers (or denies) at the socket; False when the log says that dockerd ended."""
+def wait_for_engine(seen: int | None = None) -> bool:
+    """True once something answers (or denies) at the socket; False when the log, past `seen` bytes, tells of an end."""
     end = time.monotonic() + ENGINE_WAIT_S
     while time.monotonic() < end:
         if engine_state() != "no":
             return True
-        if log is not None and log.exists() and DOCKERD_ENDED in log.read_text(errors="replace"):
+        if (
+            seen is not None
+            and DOCKERD_LOG.exists()
+            and DOCKERD_ENDED in DOCKERD_LOG.read_bytes()[seen:].decode(errors="replace")
+        ):
             return False
         time.sleep(0.1)
     return False
@@ -262,12 +267,10 @@ def build_image() -> None:
     with subprocess.Popen(
         words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        last = ""
         for line in process.stdout or ():
-            last = line.rstrip()
-            say(last)
+            say(line.rstrip())
     if process.returncode:
-        raise Refused(f"no sandbox image: {last}", process.returncode if process.returncode > 0 else 3)
+        raise Refused("stopped: there is no sandbox image", process.returncode if process.returncode > 0 else 3)
 
 
 # --- all of it ----------------------------------------------------------------------------------------------
@@ -297,12 +300,13 @@ def set_up(check: bool) -> None:
     engine = ["docker.io", "iptables"] if state == "no" and dockerd_path() is None else []
     node = ["nodejs"] if check and shutil.which("node") is None else []
     if before:
-        apt_install([*before, *engine, *node], "this machine lacks what a first run needs")
+        why = "this Python cannot make virtual environments" + (", and no Docker engine is installed" if engine else "")
+        apt_install([*before, *engine, *node], why)
         engine, node = [], []
 
     def system() -> None:
         if engine:
-            apt_install([*engine, *node], "no Docker engine answers and none is installed")
+            apt_install([*engine, *node], "no Docker engine is installed")
         elif node:
             apt_install(node, "pyright needs node, which is missing")
         if state == "no":
