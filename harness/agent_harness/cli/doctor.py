@@ -27,6 +27,6 @@ def doctor(
         findings += [*probes.project(loaded), *probes.routes(loaded.config), *probes.sandbox(loaded, fix=fix)]
     bad = sum(not one.ok for one in findings)
     code = Exit.USAGE if loaded is None else Exit.INCONCLUSIVE if bad else Exit.OK
-    emit({"ok": code is Exit.OK, "findings": findings}, as_json, "\n".join(map(probes.shown, findings)))
+    emit({"ok": code is Exit.OK, "findings": findings}, as_json, probes.shown(findings))
     say(f"{bad} of {len(findings)} do not hold" if bad else f"all {len(findings)} hold")
     return code

@@ -147,3 +147,7 @@ def bug(error: Exception) -> HarnessError:
         why=f"{type(error).__name__}: {line(str(error), 200)}",
         next=f"report it with {path}; look through it first, it may hold private paths",
     )
+
+
+if __name__ == "__main__":
+    main()

@@ -20,10 +20,15 @@ GIT_LEAST = (2, 34)
 SPACE_LEAST = 1 << 30
 
 
-def shown(finding: Finding) -> str:
-    """A finding for people, its remedy below it."""
-    text = f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name:<24} {line(finding.seen)}"
-    return text if finding.ok or not finding.fix else f"{text}\n      -> {line(finding.fix)}"
+def shown(findings: list[Finding]) -> str:
+    """Findings for people, the remedy below each that does not hold."""
+    width = max(len(one.name) for one in findings)
+    lines = []
+    for one in findings:
+        lines.append(f"{'ok  ' if one.ok else 'FAIL'}  {one.name:<{width}}  {line(one.seen)}")
+        if not one.ok and one.fix:
+            lines.append(f"      -> {line(one.fix)}")
+    return "\n".join(lines)
 
 
 def failed(name: str, error: HarnessError) -> Finding:

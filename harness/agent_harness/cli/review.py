@@ -75,7 +75,8 @@ def shown(report: ReviewReport) -> str:
 def finding(one: dict[str, Any]) -> list[str]:
     """One finding: where, what, and the words it is about."""
     quoted = [f"    > {text}" for text in str(one["quote"]).splitlines()]
-    return ["", f"{one['severity']} {one['path']}: {line(one['title'])}", *quoted, f"    {line(one['body'])}"]
+    where = f"{one['path']}:{one['line']}" if "line" in one else str(one["path"])
+    return ["", f"{one['severity']} {where}: {line(one['title'])}", *quoted, f"    {line(one['body'])}"]
 
 
 def of_commit(ref: str) -> Callable[[Path], bytes | None]:
