@@ -34,6 +34,7 @@ LOGS = ROOT / ".cache" / "setup"
 SOCKET = "/var/run/docker.sock"
 DOCKERD_LOG = Path("/var/log/agent-harness-dockerd.log")
 DOCKERD_ENDED = "agent-harness: dockerd ended"
+START = "the Docker engine is installed and does not run: it has to be started"
 WITHOUT_NETWORK = ["--iptables=false", "--ip6tables=false", "--bridge=none"]
 OLDEST = (3, 11)
 ENGINE_WAIT_S = 60
@@ -78,8 +79,8 @@ def tail(path: Path) -> str:
 # --- packages of the system ---------------------------------------------------------------------------------
 
 
-def as_root() -> list[str]:
-    """What to put before a command that root must run."""
+def as_root(why: str) -> list[str]:
+    """What to put before a command that root must run. Raises Refused (2), saying `why` root is needed."""
     if os.geteuid() == 0:
         return []
     if shutil.which("sudo"):
@@ -87,7 +88,7 @@ def as_root() -> list[str]:
             return ["sudo", "-n"]
         if sys.stdin.isatty():
             return ["sudo"]
-    raise Refused("this needs root, and sudo does not give it without a question: run make as root or by sudo", 2)
+    raise Refused(f"{why}; that needs root, and sudo does not give it without a question: run make as root", 2)
 
 
 def apt_install(packages: list[str], why: str) -> None:
@@ -95,10 +96,7 @@ def apt_install(packages: list[str], why: str) -> None:
     names = " ".join(packages)
     if shutil.which("apt-get") is None:
         raise Refused(f"{why}, and this machine has no apt-get: install {names} yourself, then run make again", 2)
-    try:
-        root = as_root()
-    except Refused as fault:
-        raise Refused(f"{why}; `apt-get install {names}` would help. {fault}", 2) from fault
+    root = as_root(f"{why}: `apt-get install {names}` is needed")
     say(f"{why}: installing {names} with apt-get{' (by sudo)' if root else ''}")
     apt = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"]
     install = [*apt, "install", "-y", "--no-install-recommends", *packages]
@@ -150,7 +148,7 @@ def start_engine() -> None:
     if engine_state() == "no":
         if Path("/run/systemd/system").is_dir():
             say("starting the Docker engine (systemctl start docker)")
-            run([*as_root(), "systemctl", "start", "docker"], "systemctl")
+            run([*as_root(START), "systemctl", "start", "docker"], "systemctl")
             wait_for_engine()
         else:
             start_dockerd()
@@ -171,7 +169,7 @@ def start_dockerd() -> None:
         seen = DOCKERD_LOG.stat().st_size if DOCKERD_LOG.exists() else 0
         script = f'log=$1; shift; "$@" >>"$log" 2>&1 </dev/null; echo "{DOCKERD_ENDED} ($?)" >>"$log"'
         words = ["setsid", "-f", "sh", "-c", script, "sh", str(DOCKERD_LOG), program, *flags]
-        subprocess.run([*as_root(), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        subprocess.run([*as_root(START), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         if wait_for_engine(seen):
             return
         say(f"dockerd did not start: {tail(DOCKERD_LOG)[-300:]}")
@@ -298,6 +296,8 @@ def set_up(check: bool) -> None:
     if importlib.util.find_spec("ensurepip") is None and not stamped():
         before.append("python3-venv")
     engine = ["docker.io", "iptables"] if state == "no" and dockerd_path() is None else []
+    if state == "no" and not engine:
+        as_root(START)  # refuses now rather than after minutes
     node = ["nodejs"] if check and shutil.which("node") is None else []
     if before:
         why = "this Python cannot make virtual environments" + (", and no Docker engine is installed" if engine else "")
