@@ -41,6 +41,7 @@ class DockerSandbox:
         self._channel: Channel | None = None
         self._why = ""
         self._closed = False
+        self._made = False
         self._about: dict[str, Any] = {}
 
     def execute(self, command: Command) -> CommandResult:
@@ -79,7 +80,10 @@ class DockerSandbox:
         self._closed = True
         try:
             with self._api:
-                _remove(self._client, self._name)
+                # a create that was broken off may still be on its way in the engine
+                for _ in range(1 if self._made else 5):
+                    _remove(self._client, self._name)
+                    time.sleep(0 if self._made else 0.1)
         finally:
             if self._channel is not None:
                 self._channel.close()
@@ -92,6 +96,7 @@ class DockerSandbox:
         begun = time.monotonic()
         api = self._client.api
         container = api.create_container_from_config(body, self._name)["Id"]
+        self._made = True
         found = policy.differences(self._spec, api.inspect_container(container))
         if found:
             raise SandboxUnavailable(
