@@ -31,6 +31,7 @@ from agent_harness.gates import Case, Gate, judge_all
 from agent_harness.gates.checks import Checks, ChecksGate, unrunnable
 from agent_harness.gates.policy import PolicyGate
 from agent_harness.gates.review import ReviewGate, ReviewSurface
+from agent_harness.logs import logger
 from agent_harness.ports import Budget, Clock, Environment, Model, Recorder, RoleRunner, Sandbox, Task, Termination
 from agent_harness.queue import Queue, heartbeat
 from agent_harness.receipt import RunReport, build
@@ -185,6 +186,7 @@ class Life:
         except HarnessError as error:
             return End(Settlement.FAILED, error.exit, "failed", error.line)
         except Exception as error:  # a bug of ours is never the work's fault
+            logger().exception("the harness itself broke", item=self._item.id, run=self._claim.run)
             return End(Settlement.HELD, Exit.INCONCLUSIVE, "held", f"the harness itself broke: {error!r}")
 
     def _work(self) -> End:
@@ -287,12 +289,12 @@ class Life:
         parts.queue.delivering(self._claim)
         receipt = self._receipt()
         size, root = parts.audit.root()
-        trailers = [
-            ("Harness-Item", item.id),
-            ("Harness-Run", self._claim.run),
-            ("Harness-Receipt", receipt),
-            (AUDIT_TRAILER, f"{size} {root}"),
-        ]
+        trailers = {
+            "Harness-Item": item.id,
+            "Harness-Run": self._claim.run,
+            "Harness-Receipt": receipt,
+            AUDIT_TRAILER: f"{size} {root}",
+        }
         text = message(item.title, "", trailers)
         commit = parts.repository.commit_tree(
             candidate.tree,

@@ -13,12 +13,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from e2e import scripts
-from fakes.openai_server import OpenAIServer
-
 from agent_harness import demo
 from agent_harness.app import App
 from agent_harness.config import load
+from e2e import scripts
+from fakes.openai_server import OpenAIServer
 
 
 def main() -> int:

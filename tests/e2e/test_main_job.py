@@ -3,7 +3,7 @@
 import pytest
 
 from agent_harness.errors import Exit
-from agent_harness.types import ItemState
+from agent_harness.types import NANO, ItemState, Limits
 from e2e import scripts
 from e2e.conftest import KEY, git
 from fakes.openai_server import call, say
@@ -70,11 +70,9 @@ def test_editing_the_failing_test_ends_at_policy(desk):
 
 def test_never_submitting_is_incomplete_with_the_work_kept(desk):
     endless = [scripts.edit("bill/split.py", scripts.SPLIT_FIX), *(scripts.bash(f"echo {i}") for i in range(20))]
-    _app, report, item = play(
-        desk, endless, settings="steps = 6\n[roles.implementer2]\n".replace("[roles.implementer2]\n", ""), limits=None
-    )
-    assert item.state in {ItemState.EXHAUSTED, ItemState.FAILED}
-    assert report.outcome == "incomplete"
+    _, report, item = play(desk, endless, limits=Limits(6, 1_000_000, NANO, 600.0))
+    assert (report.exit, report.outcome, item.state) == (Exit.LIMIT, "incomplete", ItemState.EXHAUSTED), report.reason
+    assert report.receipt["totals"]["steps"] == len(desk.server.requests) == 6
     assert b"divmod" in report.diff
 
 

@@ -24,7 +24,7 @@ from agent_harness.workspace.checkout import (
     write_git,
     write_tree,
 )
-from agent_harness.workspace.entries import FILE, GITLINK, PROGRAM, Entry, shown
+from agent_harness.workspace.entries import FILE, GITLINK, PROGRAM, Entry, shown, unsafe
 from agent_harness.workspace.scan import CaptureLimits
 from agent_harness.workspace.source import (
     Source,
@@ -221,6 +221,8 @@ class HarnessRepository:
     def read(self, treeish: str, path: str, limit: int) -> bytes | None:
         """A regular file of a commit or tree; None where there is none. Raises ValueError where it is larger than
         `limit` bytes."""
+        if unsafe(os.fsencode(path)):
+            return None
         wrote = self.git.run("ls-tree", "-l", "-z", "--full-tree", "--end-of-options", treeish, "--", path)
         head, _, name = wrote.rstrip(b"\0").partition(b"\t")
         if name != os.fsencode(path) or (words := head.decode("ascii").split())[0] not in {FILE, PROGRAM}:
@@ -260,9 +262,11 @@ class HarnessRepository:
         return self.git.line("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
 
     def merge_base(self, one: str, other: str) -> str | None:
-        """The newest commit that both have in their history, or None."""
+        """The newest commit that both histories hold, or None."""
         done = self.git.attempt("merge-base", "--end-of-options", one, other)
-        return done.out.decode("ascii").split()[0] if not done.code and done.out else None
+        if done.code > 1:
+            raise done.fault()
+        return done.out.decode("ascii").strip() or None
 
     # --- refs ---------------------------------------------------------------------------------------------------
 
