@@ -204,7 +204,8 @@ class App:
         )
 
     def _stage(self, work: Work, recorder: Recorder, stop: threading.Event) -> Stage:
-        labels = {"run": work.run, "item": work.item, "generation": str(work.generation)}
+        named = {"run": work.run, "item": work.item, "generation": str(work.generation)}
+        labels = {f"agent-harness.{name}": value for name, value in named.items()}
         user = (os.getuid(), os.getgid()) if os.getuid() else (1000, 1000)
         shape = Shape(self.config.sandbox, self.image, user, labels)
         folder = self._state / "trees" / work.run
