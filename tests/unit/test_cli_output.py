@@ -113,7 +113,7 @@ STARTED = (0, Kind.RUN_STARTED, {"generation": 1, "base": "HEAD", "mode": "repla
 ROLE = (1000, Kind.ROLE_STARTED, {"role": "implementer", "mode": "rw", "limits": {"steps": 60}})
 
 
-def answer(at_ms, nanousd=12_300_000, finish="tool_calls"):
+def answer(at_ms, nanousd=12_300_000, finish="tools"):
     return (at_ms, Kind.MODEL_ANSWERED, {"nanousd": nanousd, "finish": finish})
 
 
@@ -126,7 +126,7 @@ def test_a_command_is_one_line_with_turn_spend_and_time():
         (2000, Kind.COMMAND_STARTED, {"where": "x", "command": command}),
         (41_900, Kind.COMMAND_ENDED, {"where": "x", "end": "exited", "exit_code": 1, "seconds": 2.13}),
     ) == [
-        "[$0.0000 00:00] attempt 1 from HEAD, answers are recorded and cost nothing now",
+        "[run $0.0000 00:00] attempt 1 from HEAD; the answers are recorded: the cost shown was theirs then, nothing is paid now",
         "[implementer 0/60 $0.0000 00:01] started",
         "[implementer 1/60 $0.0123 00:41] $ python -m pytest -q \\ tests … exit 1 (2.1 s)",
     ]
@@ -149,7 +149,7 @@ def test_spend_counts_failed_calls_and_unpriced_ones_as_nothing():
         (1000, Kind.MODEL_FAILED, {"route": "main", "fault": "retry", "why": "503", "nanousd": 250_000_000}),
     )
     assert lines[-2:] == [
-        "[implementer 2/60 $0.5000 00:01] answer ended by length",
+        "[implementer 2/60 $0.5000 00:01] the answer ended early: length",
         "[implementer 2/60 $0.7500 00:01] route main failed (retry): 503",
     ]
 
@@ -160,11 +160,28 @@ def test_gates_and_delivery_are_told_with_their_reasons():
         (0, Kind.GATE_JUDGED, {"gate": "checks", "outcome": "fail", "seconds": 3.0, "reasons": ["a", "b"]}),
         (0, Kind.DELIVERY_LANDED, {"commit": "c" * 40, "target": "harness/i"}),
         (0, Kind.RUN_ENDED, {"outcome": "delivered", "reason": ""}),
+        (0, Kind.RUN_ENDED, {"outcome": "gate_failed", "reason": "gate checks: a"}),
     )
     assert [line.split("] ")[1] for line in lines[1:]] == [
         "gate checks: fail (3.0 s): a; b",
         "delivered cccccccccccc on harness/i",
-        "delivered",
+        "gate_failed: gate checks: a",
+    ]
+
+
+def test_a_line_outside_a_role_says_in_which_sandbox():
+    lines = story(
+        STARTED,
+        (0, Kind.SANDBOX_READY, {"purpose": "checks-base", "seconds": 0.54}),
+        (0, Kind.COMMAND_STARTED, {"where": "x", "command": "make"}),
+        (0, Kind.COMMAND_ENDED, {"where": "x", "end": "exited", "exit_code": 0, "seconds": 1.0}),
+        (0, Kind.SANDBOX_CLOSED, {}),
+        (0, Kind.CANDIDATE_CAPTURED, {"tree": "a" * 40, "files": 2}),
+    )
+    assert lines[1:] == [
+        "[checks-base $0.0000 00:00] sandbox ready in 0.5 s",
+        "[checks-base $0.0000 00:00] $ make … exit 0 (1.0 s)",
+        "[run $0.0000 00:00] candidate aaaaaaaaaaaa: 2 file(s) changed",
     ]
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from agent_harness.cli.output import line, say, when
-from agent_harness.types import Event, dollars
+from agent_harness.types import Event, Finish, dollars
 from agent_harness.types.kinds import Kind
 
 SHOWN = 96
@@ -44,10 +44,12 @@ class Progress:
         self._now = 0
         self._nanousd = 0
         self._role, self._steps, self._ceiling = "", 0, 0
+        self._place = "run"
         self._commands: dict[str, str] = {}
         self._handlers: dict[str, Callable[[Mapping[str, Any]], str]] = {
             Kind.RUN_STARTED: self._run_started,
-            Kind.SANDBOX_READY: lambda d: f"sandbox for {d['purpose']} ready in {d['seconds']:.1f} s",
+            Kind.SANDBOX_READY: self._sandbox,
+            Kind.SANDBOX_CLOSED: self._sandbox_closed,
             Kind.ROLE_STARTED: self._role_started,
             Kind.ROLE_ENDED: self._role_ended,
             Kind.MODEL_ANSWERED: self._answered,
@@ -60,7 +62,7 @@ class Progress:
             Kind.GATE_JUDGED: self._judged,
             Kind.DELIVERY_LANDED: lambda d: f"delivered {d['commit'][:12]} on {d['target']}",
             Kind.DELIVERY_REFUSED: lambda d: f"delivery refused: {d['reason']}",
-            Kind.RUN_ENDED: lambda d: f"{d['outcome']}: {d['reason']}" if d["reason"] else str(d["outcome"]),
+            Kind.RUN_ENDED: self._run_ended,
         }
 
     def __call__(self, event: Event) -> None:
@@ -77,13 +79,27 @@ class Progress:
 
     def _where(self) -> str:
         seconds = max(0, self._now - self._began) // 1000
-        turn = f"{self._role} {self._steps}/{self._ceiling} " if self._role else ""
-        return f"{turn}{dollars(self._nanousd)} {seconds // 60:02d}:{seconds % 60:02d}"
+        turn = f"{self._role} {self._steps}/{self._ceiling}" if self._role else self._place
+        return f"{turn} {dollars(self._nanousd)} {seconds // 60:02d}:{seconds % 60:02d}"
 
     def _run_started(self, data: Mapping[str, Any]) -> str:
-        self._began, self._nanousd, self._role = self._now, 0, ""
-        note = {"replay": ", answers are recorded and cost nothing now", "record": ", answers are being recorded"}
+        self._began, self._nanousd, self._role, self._place = self._now, 0, "", "run"
+        note = {
+            "replay": "; the answers are recorded: the cost shown was theirs then, nothing is paid now",
+            "record": "; the answers are being recorded",
+        }
         return f"attempt {data['generation']} from {data['base']}{note.get(data['mode'], '')}"
+
+    def _run_ended(self, data: Mapping[str, Any]) -> str:
+        return "" if data["outcome"] == "delivered" else f"{data['outcome']}: {data['reason']}"
+
+    def _sandbox(self, data: Mapping[str, Any]) -> str:
+        self._place = data["purpose"]
+        return f"sandbox ready in {data['seconds']:.1f} s"
+
+    def _sandbox_closed(self, _: Mapping[str, Any]) -> str:
+        self._place = "run"
+        return ""
 
     def _role_started(self, data: Mapping[str, Any]) -> str:
         self._role, self._steps, self._ceiling = data["role"], 0, data["limits"]["steps"]
@@ -98,7 +114,7 @@ class Progress:
     def _answered(self, data: Mapping[str, Any]) -> str:
         self._steps += 1
         self._nanousd += data.get("nanousd") or 0
-        return "" if data["finish"] in {"stop", "tool_calls"} else f"answer ended by {data['finish']}"
+        return "" if data["finish"] in {Finish.STOP, Finish.TOOLS} else f"the answer ended early: {data['finish']}"
 
     def _failed(self, data: Mapping[str, Any]) -> str:
         self._nanousd += data.get("nanousd") or 0
