@@ -1,16 +1,13 @@
-"""Prints what the store costs: durable appends, claims, opening, verifying. `python tests/bench/bench_store.py`."""
+"""Prints what the store costs: durable appends, claims, opening, verifying. `PYTHONPATH=tests python tests/bench/bench_store.py`."""
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import quantiles
-
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "harness")]
 
 from agent_harness.clock import SystemClock
 from agent_harness.redact import Redactor

@@ -127,7 +127,7 @@ def test_a_newer_store_is_refused_and_left_alone(tmp_path, next_history):
     Store.open(url, history=next_history).close()
     before = schema(tmp_path / "store.db")
     with pytest.raises(
-        StoreFault, match="newer agent-harness: it has revision 0002, this version knows up to 0001. Next: update"
+        StoreFault, match=r"newer agent-harness: it has revision 0002, this version knows up to 0001\. Next: update"
     ):
         Store.open(url)
     assert schema(tmp_path / "store.db") == before

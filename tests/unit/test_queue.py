@@ -124,7 +124,10 @@ def test_failures_are_counted_up_to_the_maximum(folder):
     assert (item.state, item.failures, item.feedback) == (S.READY, 1, "f1")
     item = desk.queue.settle(desk.claim(), Settlement.DEFERRED, reason="net")
     assert (item.state, item.failures, item.feedback) == (S.READY, 1, "f1")
+    desk.queue.settle(desk.claim(), Settlement.HELD, reason="who?")
+    assert desk.queue.retry("a").feedback == "f1"
     item = desk.queue.settle(desk.claim(), Settlement.FAILED, reason="2", feedback="f2")
+    item = desk.queue.settle(desk.claim(), Settlement.FAILED, reason="3", feedback="f2")
     assert (item.state, item.failures, item.feedback) == (S.FAILED, 2, "f2")
     desk.store.close()
 

@@ -34,6 +34,7 @@ LOST = "lost"
 
 _ACTIVE = (ItemState.CLAIMED, ItemState.DELIVERING)
 _OWNED = (*_ACTIVE, ItemState.HELD)  # who holds an item for a person may still act once the answer is there
+_JUDGED = (Settlement.DONE, Settlement.FAILED)
 _RETRIED = (
     ItemState.FAILED,
     ItemState.EXHAUSTED,
@@ -172,7 +173,7 @@ class Queue:
 
         FAILED counts, and leaves the item ready while it has attempts left. DEFERRED counts nothing, and leaves it
         ready from `not_before_ms` on. HELD keeps the claim's rights until somebody retries or cancels the item.
-        `feedback` is for the next attempt; a deferral without any keeps what was there.
+        `feedback` is for the next attempt; without any, an end that judged nothing keeps what was there.
         """
         clear = self._audit.redact
         reason, feedback = plain(clear(reason)), plain(clear(feedback))
@@ -183,7 +184,7 @@ class Queue:
                     return self._load(tx, claim.item.id)
                 raise _lost(claim, f"it is {row.state}")
             failures = row.failures + (settlement is Settlement.FAILED)
-            if settlement is Settlement.DEFERRED:
+            if settlement not in _JUDGED:
                 feedback = feedback or row.feedback
             state = self._state_after(settlement, failures)
             values = {"failures": failures, "feedback": feedback, "not_before_ms": 0}
