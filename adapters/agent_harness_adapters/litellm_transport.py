@@ -36,7 +36,7 @@ _FINISHES: Mapping[str, Finish] = {
 _INVENTED = {408, 500}
 """Statuses that litellm makes up where no HTTP answer was read."""
 
-_PREFIXES = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Timeout): )*(?:\w+Exception - )?")
+_PREFIXES = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Timeout): |\w+Exception - |LiteLLM: )*")
 
 _NEXT: Mapping[ModelFaultKind, str] = {
     ModelFaultKind.CAP: "raise the account's limit or add a second route",
@@ -194,10 +194,10 @@ def _reply(answer: Any, request: ModelRequest, model: str) -> Reply:
             usage=None if usage.counted else usage,
         )
     calls = _calls(getattr(said, "tool_calls", None) or ())
-    refusal = getattr(said, "refusal", None)
+    refusal = getattr(said, "refusal", None) or _extra(said).get("refusal")
     content = said.content if isinstance(said.content, str) else ""
     message = Message("assistant", _text(content or (refusal if isinstance(refusal, str) else "")), calls)
-    native = (getattr(choices[0], "provider_specific_fields", None) or {}).get("native_finish_reason")
+    native = _extra(choices[0]).get("native_finish_reason")
     finish = _FINISHES.get(str(choices[0].finish_reason).lower()) or _FINISHES.get(str(native).lower())
     if finish is None and refusal and not content and not calls:
         finish = Finish.FILTERED
@@ -209,6 +209,11 @@ def _reply(answer: Any, request: ModelRequest, model: str) -> Reply:
         str(getattr(answer, "model", None) or model),
         _reported(getattr(getattr(answer, "usage", None), "cost", None)),
     )
+
+
+def _extra(part: Any) -> Mapping[str, Any]:
+    """Fields that litellm puts aside, by its version here or on the part itself."""
+    return getattr(part, "provider_specific_fields", None) or {}
 
 
 def _calls(given: Sequence[Any]) -> tuple[ToolCall, ...]:
@@ -296,8 +301,9 @@ def _inner(body: object) -> Mapping[str, Any]:
 
 
 def _headers(error: BaseException) -> dict[str, str]:
-    headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "headers", None) or {}
-    return {str(name): str(value) for name, value in headers.items()}
+    response = getattr(error, "response", None)
+    places = (getattr(response, "headers", None), getattr(error, "litellm_response_headers", None))
+    return {str(name): str(value) for headers in places for name, value in (headers or {}).items()}
 
 
 def _by_name(error: BaseException) -> list[str]:
@@ -308,5 +314,5 @@ def _by_name(error: BaseException) -> list[str]:
         "BudgetExceededError": "budget_exceeded",
     }
     found = [code for name, code in names.items() if type(error).__name__ == name]
-    unreadable = ("Received response - <", "Empty or invalid response", "Expecting value")
+    unreadable = ("Received response - <", "Empty or invalid response", "Expecting value", "with no 'choices'")
     return found + (["malformed_body"] if any(words in str(error) for words in unreadable) else [])

@@ -34,7 +34,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it came over the wire."""
+    """One request as it came over the wire; header names in lower case."""
 
     path: str
     headers: Mapping[str, str]
@@ -172,7 +172,8 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            seen = Seen(self.path, dict(self.headers.items()), raw, time.monotonic())
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            seen = Seen(self.path, headers, raw, time.monotonic())
             entry = server.answer(seen)
             if entry.get("hang"):
                 server.wait(None)

@@ -1,9 +1,14 @@
 """litellm over real HTTP: what comes off the wire, and what every fault means. The key is planted in all of it."""
 
 import io
+import json
 import logging
+import subprocess
+import sys
 import traceback
 from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +18,7 @@ from agent_harness.errors import CredentialError, HarnessError, ModelFault, Mode
 from agent_harness.models.client import ModelClient, Patience, Route
 from agent_harness.models.pricing import Price, PriceTable
 from agent_harness.types import NANO, Finish, Limits, Message, ModelRequest, Spend, ToolCall, ToolSpec, Usage
-from agent_harness_adapters.litellm_transport import LitellmTransport
+from agent_harness_adapters.litellm_transport import LitellmTransport, _reply
 from fakes.model_parts import ListRecorder
 from fakes.openai_server import OpenAIServer, call, fault, say
 
@@ -166,8 +171,11 @@ def test_faults(entry, kind):
 
 
 def test_a_body_without_choices_that_was_billed_says_so():
-    body = {"object": "chat.completion", "choices": [], "usage": {"prompt_tokens": 70, "completion_tokens": 3}}
-    assert fault_of({"body": body}).usage == Usage(70, 3)
+    """Some versions of litellm hand it on, others raise without its usage."""
+    usage = SimpleNamespace(prompt_tokens=70, completion_tokens=3)
+    with pytest.raises(ModelFault) as caught:
+        _reply(SimpleNamespace(choices=[], usage=usage), ASK, "openai/m-1")
+    assert (caught.value.kind, caught.value.usage) == (ModelFaultKind.MALFORMED, Usage(70, 3))
 
 
 @pytest.mark.parametrize(
@@ -272,3 +280,40 @@ def test_a_planted_key_appears_in_no_event_and_on_no_stream(capfd):  # field cas
     assert out == ""
     written = repr([asdict(event) for event in recorder.events]) + repr(recorder.bodies)
     assert KEY not in written + out + err + heard.getvalue() + repr(error) + str(error)
+
+
+def test_the_import_needs_no_network_and_prints_nothing():  # field case 79
+    code = """
+import socket, sys
+def refuse(*_):
+    raise SystemExit("a connection was tried")
+socket.socket.connect = socket.getaddrinfo = refuse
+from agent_harness_adapters.litellm_transport import LitellmTransport
+assert "litellm" not in sys.modules
+LitellmTransport.preload().join()
+assert "litellm" in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_the_scripted_server_serves_a_file_of_entries_per_model(tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"coder": [say("one"), say("two")], "judge": [call("submit", {"verdict": "pass"})]}))
+    command = [sys.executable, "-m", "fakes.openai_server", str(script)]
+    tests = str(Path(__file__).parents[1])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tests)
+    try:
+        url = process.stdout.readline().strip()
+        send = lambda model: LitellmTransport(model=f"openai/{model}", base_url=url).send(ASK, 5).message
+        assert [send("coder").content, send("judge").tool_calls[0].name, send("coder").content] == [
+            "one",
+            "submit",
+            "two",
+        ]
+        with pytest.raises(ModelFault, match="the script has ended"):
+            send("judge")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -145,8 +145,11 @@ class RecordingTransport:
     def __init__(self, inner: Transport, path: Path, redact: Redact) -> None:
         self._inner, self._redact = inner, redact
         self._recording = Recording(path)
-        if path.exists():
-            self._recording.read_on()
+        try:
+            path.open("ab").close()
+        except OSError as error:
+            raise ConfigError(f"the recording {path} cannot be written", why=error.strerror or str(error)) from None
+        self._recording.read_on()
 
     def send(self, request: ModelRequest, timeout_s: float) -> Reply:
         """One call. Raises what the inner transport raises; ModelFault where the recording cannot be written."""
