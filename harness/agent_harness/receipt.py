@@ -48,6 +48,8 @@ class _Tally:
         self.calls += 1
         self.nanousd += data.get("nanousd", 0)
         self.seconds += data.get("seconds", 0.0)
+        for name in USAGE:
+            self.tokens[name] += data.get("usage", {}).get(name, 0)
         if event.kind != Kind.MODEL_ANSWERED:
             return
         self.steps += 1
@@ -55,8 +57,6 @@ class _Tally:
         self.unpriced = self.unpriced or bool(data.get("unpriced"))
         if data.get("prices"):
             self.prices.add(str(data["prices"]))
-        for name in USAGE:
-            self.tokens[name] += data["usage"].get(name, 0)
 
     def as_json(self) -> dict[str, Any]:
         """Plain data; seconds to the millisecond."""

@@ -1,6 +1,6 @@
 """Record the demonstration's answers anew: the scripted server speaks, the real harness runs, `--record` writes.
 
-    python tests/e2e/record_demo.py        (after a change of prompts, tools, protocol or of the demonstration's files)
+python tests/e2e/record_demo.py        (after a change of prompts, tools, protocol or of the demonstration's files)
 """
 
 from __future__ import annotations
