@@ -26,7 +26,8 @@ check: setup-check  ## format, lint, types, import contracts, house numbers, the
 	UNIT_LIMIT_S=10 scripts/test.sh
 
 bench: setup  ## per-command and per-step overhead, beside mini-swe-agent's own Docker environment
-	@$(BIN)/python tests/bench/run.py
+	@missed=0; for bench in tests/bench/bench_*.py; do \
+		echo "--- $$bench"; PYTHONPATH=tests $(BIN)/python $$bench || missed=1; done; exit $$missed
 
 setup:  ## virtual environment, Docker engine, sandbox image; does only what is missing
 	@$(PYTHON) scripts/setup.py

@@ -159,34 +159,34 @@ def start_engine() -> None:
     say("the Docker engine answers")
 
 
-def start_dockerd() -> None:
+def start_dockerd(log: Path = DOCKERD_LOG, path: str = SOCKET) -> None:
     """Start the engine as a process of its own, with the network it wants, else without any: sandboxes have none."""
     program = dockerd_path()
     if program is None:
         raise Refused("docker.io is installed, yet there is no dockerd: reinstall it", 3)
     for flags in ([], WITHOUT_NETWORK):
-        say(f"starting {' '.join(['dockerd', *flags])} in the background, log in {DOCKERD_LOG}")
-        seen = DOCKERD_LOG.stat().st_size if DOCKERD_LOG.exists() else 0
+        say(f"starting {' '.join(['dockerd', *flags])} in the background, log in {log}")
+        seen = log.stat().st_size if log.exists() else 0
         script = f'log=$1; shift; "$@" >>"$log" 2>&1 </dev/null; echo "{DOCKERD_ENDED} ($?)" >>"$log"'
-        words = ["setsid", "-f", "sh", "-c", script, "sh", str(DOCKERD_LOG), program, *flags]
+        words = ["setsid", "-f", "sh", "-c", script, "sh", str(log), program, *flags]
         subprocess.run([*as_root(START), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-        if wait_for_engine(seen):
+
+        def ended(seen: int = seen) -> bool:
+            return log.exists() and DOCKERD_ENDED in log.read_bytes()[seen:].decode(errors="replace")
+
+        if wait_for_engine(ended, path):
             return
-        say(f"dockerd did not start: {tail(DOCKERD_LOG)[-300:]}")
-    raise Refused(f"dockerd does not start on this machine: read {DOCKERD_LOG}", 3)
+        say(f"dockerd did not start: {tail(log)[-300:]}")
+    raise Refused(f"dockerd does not start on this machine: read {log}", 3)
 
 
-def wait_for_engine(seen: int | None = None) -> bool:
-    """True once something answers (or denies) at the socket; False when the log, past `seen` bytes, tells of an end."""
+def wait_for_engine(ended: Callable[[], bool] = lambda: False, path: str = SOCKET) -> bool:
+    """True once something answers (or denies) at the socket; False when it ended or took too long."""
     end = time.monotonic() + ENGINE_WAIT_S
     while time.monotonic() < end:
-        if engine_state() != "no":
+        if engine_state(path) != "no":
             return True
-        if (
-            seen is not None
-            and DOCKERD_LOG.exists()
-            and DOCKERD_ENDED in DOCKERD_LOG.read_bytes()[seen:].decode(errors="replace")
-        ):
+        if ended():
             return False
         time.sleep(0.1)
     return False
@@ -296,9 +296,11 @@ def set_up(check: bool) -> None:
     if importlib.util.find_spec("ensurepip") is None and not stamped():
         before.append("python3-venv")
     engine = ["docker.io", "iptables"] if state == "no" and dockerd_path() is None else []
-    if state == "no" and not engine:
-        as_root(START)  # refuses now rather than after minutes
     node = ["nodejs"] if check and shutil.which("node") is None else []
+    if state == "no" and not engine:
+        as_root(START)  # these two refuse now rather than after minutes
+    elif engine or node:
+        as_root(f"`apt-get install {' '.join([*engine, *node])}` is needed")
     if before:
         why = "this Python cannot make virtual environments" + (", and no Docker engine is installed" if engine else "")
         apt_install([*before, *engine, *node], why)
