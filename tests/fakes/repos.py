@@ -46,7 +46,11 @@ def make(top: Path, files, message="base") -> str:
     if not (top / ".git").exists():
         git(top, "init", "-q", "-b", "main")
     write(top, files)
-    git(top, "-c", "core.autocrlf=false", "-c", "core.attributesFile=/dev/null", "add", "-A", "-f")
+    exact = Path(git(top, "rev-parse", "--path-format=absolute", "--git-path", "info/attributes"))
+    exact.parent.mkdir(exist_ok=True)
+    exact.write_text("* -text !filter !ident !working-tree-encoding\n")
+    git(top, "add", "-A", "-f")
+    exact.unlink()
     git(top, "commit", "-q", "--allow-empty", "-m", message)
     return git(top, "rev-parse", "HEAD")
 
