@@ -73,6 +73,8 @@ class Progress:
             text = handler(event.data) if handler else ""
             if text:
                 self._write(f"[{self._where()}] {line(text, 240)}")
+            if event.kind == Kind.ROLE_ENDED:
+                self._role = ""
         except Exception as error:  # the event stands, and a run does not end for want of a line about it
             with suppress(Exception):
                 self._write(f"[{event.kind}] could not be shown: {error!r}")
@@ -106,10 +108,7 @@ class Progress:
         return "started" + (", read-only" if data["mode"] == "ro" else "")
 
     def _role_ended(self, data: Mapping[str, Any]) -> str:
-        text = f"{data['ended']}: {data['detail']}" if data["detail"] else str(data["ended"])
-        shown = f"{self._role} {text}"
-        self._role = ""
-        return shown
+        return f"{data['ended']}: {data['detail']}" if data["detail"] else str(data["ended"])
 
     def _answered(self, data: Mapping[str, Any]) -> str:
         self._steps += 1

@@ -103,8 +103,8 @@ def shown(report: RunReport) -> str:
     """A report for people: the receipt, and how it ended."""
     from agent_harness.receipt import render
 
-    end = f"delivered {report.commit} on branch {report.branch}" if report.branch else ""
-    return f"{render(report.receipt)}\n{end or f'outcome   {report.outcome}: {line(report.reason)}'}"
+    end = f"delivered   {report.commit} on branch {report.branch}" if report.branch else ""
+    return f"{render(report.receipt)}\n{end or f'outcome     {report.outcome}: {line(report.reason)}'}"
 
 
 def next_step(report: RunReport) -> str:
