@@ -217,10 +217,12 @@ class Machine(RuleBasedStateMachine):
             return
         self.queue.settle(claim, how, reason="r", not_before_ms=due)
 
-    @rule(how=st.sampled_from(Settlement), delivers=st.booleans())
-    def attempt(self, how, delivers):
-        """What happens most: a claim and its end, nothing between."""
+    @rule(how=st.sampled_from(Settlement), asks=st.booleans(), delivers=st.booleans())
+    def attempt(self, how, asks, delivers):
+        """What happens most: a claim and its end, little between."""
         if (claim := self.claim(FAR, None)) in self.issued:
+            if asks:
+                self.settle(claim, Settlement.HELD, 0)
             if delivers:
                 self.deliver(claim)
             self.settle(claim, how, 0)
@@ -254,7 +256,7 @@ class Machine(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=150, stateful_step_count=30, deadline=None, database=None, derandomize=True,
+    max_examples=100, stateful_step_count=30, deadline=None, database=None, derandomize=True,
     suppress_health_check=list(HealthCheck), print_blob=False,
 )  # fmt: skip
 
