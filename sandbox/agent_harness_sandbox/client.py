@@ -10,7 +10,7 @@ from agent_harness.errors import SandboxUnavailable
 INSTALL = "install and start a Docker engine (`apt-get install docker.io`), or name a running one in DOCKER_HOST"
 
 
-def connect(timeout_s: float = 60.0) -> Any:  # docker.DockerClient
+def connect(timeout_s: int = 60) -> Any:  # docker.DockerClient
     """A fresh client that answered a ping. Raises SandboxUnavailable with what to do.
 
     DOCKER_HOST wins, then the current docker context, then the default socket. A client is not thread safe:

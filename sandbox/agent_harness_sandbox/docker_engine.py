@@ -24,9 +24,11 @@ NAME = "agent-harness-"
 START_S = 60.0
 GRACE_S = 15.0
 """How long after a command's own deadline its result may take: the sweep, and the way back."""
+LONGEST_S = 7 * 86_400.0
+"""A deadline beyond this is this: the kernel counts it in a signed word of milliseconds."""
 MAX_FILE = 64 << 20
 MAX_KEEP = 16 << 20
-API_S = 60.0
+API_S = 60
 _STARTS = threading.BoundedSemaphore(max(2, min(8, 2 * (os.cpu_count() or 1))))
 """Starts at once in this process: more only make each other slow."""
 
@@ -142,12 +144,12 @@ class DockerSandbox:
             "op": "run",
             "workdir": command.workdir or self._spec.workdir,
             "env": dict(command.env),
-            "timeout": command.timeout_s,
-            "idle": command.idle_s,
+            "timeout": min(command.timeout_s, LONGEST_S),
+            "idle": min(command.idle_s, LONGEST_S),
             "keep": keep,
         }
         script = command.script.encode("utf-8", "surrogateescape" if _escaped(command.script) else "replace")
-        head, body = self._ask(request, script, seconds=command.timeout_s + GRACE_S, most=2 * keep)
+        head, body = self._ask(request, script, seconds=min(command.timeout_s, LONGEST_S) + GRACE_S, most=2 * keep)
         if "fault" in head:
             raise self._lost(f"its exec server could not run a command: {head.get('why')}")
         try:

@@ -132,22 +132,24 @@ def _pull() -> str:
 def dockerfile(base: str = BASE) -> str:
     """The recipe as a Dockerfile, for a base that has apt."""
     excludes = "".join(rf"path-exclude /usr/share/{path}\n" for path in _DROPPED)
-    finish = " && ".join(line for line in _FINISH.splitlines() if line)
-    return (
-        f"FROM {base}\n"
-        f"RUN printf '{excludes}' >/etc/dpkg/dpkg.cfg.d/99lean && apt-get update"
-        f" && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {' '.join(PACKAGES)}"
-        f" && {finish}\n" + "\n".join(_CHANGES) + "\n"
-    )
+    steps = [
+        "set -e",
+        f"printf '{excludes}' >/etc/dpkg/dpkg.cfg.d/99lean",
+        "apt-get update",
+        f"DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {' '.join(PACKAGES)}",
+        *_FINISH.splitlines(),
+    ]
+    return f"FROM {base}\nRUN {'; '.join(steps)}\n" + "\n".join(_CHANGES) + "\n"
 
 
 def _from_base(client: Any) -> str:
     """Build on the pulled base. Empty when it worked, else why not."""
+    import requests
     from docker.errors import DockerException
 
     try:
         client.images.build(fileobj=io.BytesIO(dockerfile().encode()), tag=OWN_IMAGE, rm=True, forcerm=True)
-    except DockerException as fault:
+    except (DockerException, requests.RequestException) as fault:
         return " ".join(str(fault).split())[:160]
     return ""
 
