@@ -2,11 +2,13 @@
 
 import io
 import json
+import subprocess
 import sys
+from contextlib import redirect_stdout
 
 import pytest
 
-from agent_harness.cli import init, output, queue, run, signals
+from agent_harness.cli import init, output, queue, run
 from agent_harness.cli.events import Progress, event_line
 from agent_harness.cli.review import Severity, finding
 from agent_harness.errors import Exit, HarnessError, UsageError
@@ -44,16 +46,17 @@ def test_columns_stand_below_each_other_and_nothing_trails():
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
-def test_json_is_readable_in_any_encoding(monkeypatch, encoding):
+def test_json_is_readable_in_any_encoding(encoding):
     raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace"))
-    output.emit({"title": "työ 😀 \udc80"}, True, "")
+    stream = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace")
+    with redirect_stdout(stream):
+        output.emit({"title": "työ 😀 \udc80"}, True, "")
     assert json.loads(raw.getvalue().decode(encoding))["title"] == "työ 😀 \udc80"
 
 
-def test_a_closed_stdout_is_no_error_and_a_full_one_is(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", None)
-    output.emit({}, False, "text")
+def test_a_closed_stdout_is_no_error_and_a_full_one_is():
+    with redirect_stdout(None):
+        output.emit({}, False, "text")
     with open("/dev/full", "w") as full, pytest.raises(HarnessError, match="No space left"):
         output.put(full, "text")
 
@@ -79,15 +82,24 @@ def test_every_code_an_item_can_end_with_has_a_gravity():
     assert set(run.GRAVITY) == set(Exit) - {Exit.NOTHING}
 
 
-def test_the_first_signal_asks_and_the_second_ends(capfd, monkeypatch):
-    monkeypatch.setattr(signals._Seen, "number", 0)
-    with signals.cancelling() as cancelled:
-        signals._on(15, None)
-        assert cancelled.is_set() and signals.code() == 143
-        assert run.code([Exit.OK]) == 143
-        with pytest.raises(signals.Stopped):
-            signals._on(2, None)
-    assert "stopping" in capfd.readouterr().err
+SIGNALLED = """
+import os, signal
+from agent_harness.cli import run, signals
+from agent_harness.errors import Exit
+signals.install()
+with signals.cancelling() as cancelled:
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert cancelled.is_set() and signals.code() == run.code([Exit.OK]) == 143
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except signals.Stopped:
+        print("ended")
+"""
+
+
+def test_the_first_signal_asks_and_the_second_ends():
+    done = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, text=True, check=True)
+    assert done.stdout == "ended\n" and "stopping; the state is being saved" in done.stderr
 
 
 def test_money_is_read_exactly():
