@@ -165,7 +165,7 @@ def test_what_cannot_be_opened_says_why(tmp_path):
     for name, line in (
         ("text.db", "not a database.*--db"),
         ("other.db", "no store of agent-harness: it has the table 'guests'"),
-        ("", "unable to open|not a database|directory"),
+        ("", "it is a folder"),
         ("no/such/x.db", "No such file"),
         ("text.db/x.db", "File exists|Not a directory"),
     ):

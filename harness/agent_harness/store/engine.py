@@ -175,7 +175,8 @@ def _prepare_file(path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        return
+        if path.is_dir():
+            raise StoreFault(f"the store {path} cannot be opened", why="it is a folder", next="name a file") from None
     except OSError as error:
         raise os_fault(str(path), error) from error
 
