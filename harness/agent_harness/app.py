@@ -24,6 +24,7 @@ from agent_harness.logs import logger
 from agent_harness.models.client import ModelClient, Route
 from agent_harness.models.pricing import PriceTable
 from agent_harness.models.recording import RecordingTransport, ReplayTransport
+from agent_harness.models.routes import Rate
 from agent_harness.pipeline import AUDIT_TRAILER, DELIVERED, Life, Parts, Work
 from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEngine, Transport
 from agent_harness.queue import Queue
@@ -93,6 +94,7 @@ class App:
         self._replay = ReplayTransport(replay) if replay else None
         self._record = record
         self.mode = "replay" if replay else "record" if record else "live"
+        self._prices = PriceTable.load()
         self._ledger = Ledger(self.clock)
         self._budgets: dict[str, Budget] = {}
 
@@ -167,6 +169,8 @@ class App:
         for role in roles:
             if self._replay is None:
                 check_ready(self.config, role)
+            for name in self.config.routes_of(role):
+                Rate.of(self._route(name), self._prices)
         _ = self.image
         if self._replay is None:
             plugin("transport", "litellm").preload()
@@ -222,14 +226,13 @@ class App:
             self._transport,
             recorder=recorder,
             clock=self.clock,
-            prices=PriceTable.load(),
+            prices=self._prices,
             redact=self.redact,
             stop=stop,
         )
 
     def _route(self, name: str) -> Route:
-        settings = self.config.routes[name]
-        return Route.configured(name, settings)
+        return Route.configured(name, self.config.routes[name])
 
     def _transport(self, route: Route) -> Transport:
         if self._replay is not None:
