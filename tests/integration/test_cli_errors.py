@@ -133,7 +133,8 @@ def test_a_database_that_is_none_and_a_folder_that_is_a_file(project, capfd):
     code, line = fails(capfd, "queue", "list", "--db", "sqlite:///x.db")
     assert code == 3 and "x.db" in line
     (project / "file").write_text("")
-    assert fails(capfd, "queue", "list", "--set", "state.dir=file")[0] in {2, 3}
+    code, line = fails(capfd, "queue", "list", "--set", "state.dir=file")
+    assert code == 3 and f"cannot use {project}/file: File exists" in line
 
 
 # --- what only a process of its own shows -------------------------------------------------------------------

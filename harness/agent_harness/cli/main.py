@@ -12,7 +12,7 @@ from agent_harness import __version__
 from agent_harness.cli import audit, config, demo, doctor, init, queue, review, run, signals
 from agent_harness.cli.opening import Help, Json, group
 from agent_harness.cli.output import PROGRAM, emit, line, plain, put, say
-from agent_harness.errors import Cancelled, Exit, HarnessError, UsageError
+from agent_harness.errors import Cancelled, Exit, HarnessError, InfrastructureError, UsageError
 
 EPILOG = """\b
 Exit codes:
@@ -127,13 +127,15 @@ def usage(error: Any) -> UsageError:
 
 
 def bug(error: Exception) -> HarnessError:
-    """Anything nobody foresaw: a report is saved, and the line says where."""
+    """Anything nobody foresaw: a report is saved, and the line says where. A file that refuses is no bug."""
     import platform
     import tempfile
     import traceback
 
     if os.environ.get("AGENT_HARNESS_DEBUG") == "1":
         traceback.print_exc()
+    if isinstance(error, OSError) and error.filename is not None:
+        return InfrastructureError(f"cannot use {error.filename}", why=error.strerror or type(error).__name__)
     where = f"{PROGRAM} {__version__}, Python {platform.python_version()}, {platform.platform()}"
     report = f"{where}\ncommand: {sys.argv[1:2]}\n\n{''.join(traceback.format_exception(error))}"
     try:
