@@ -33,7 +33,7 @@ from agent_harness.redact import Redactor
 from agent_harness.reviewing import ReviewReport, review
 from agent_harness.stage import Shape, Stage
 from agent_harness.store import Store
-from agent_harness.types import Check, Claim, Event, Item, Limits, Role, Spend
+from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, Role, Spend
 from agent_harness.types.kinds import Kind
 from agent_harness.worker import this_worker
 from agent_harness.workspace import HarnessRepository
@@ -141,6 +141,10 @@ class App:
     ) -> list[RunReport]:
         """Take items off the queue. Raises NothingToDo when none was ready, ConfigError before any is touched."""
         self.audit.subscribe(listen)
+        if back := self.queue.recover():
+            logger().info("took back items of dead workers", items=back)
+        if (self.queue.get(item).state if item else ItemState.READY) is not ItemState.READY or not self._waiting():
+            raise self._nothing(item)
         self._ready(self._roles())
         self._clear_up()
         reports: list[RunReport] = []
@@ -156,13 +160,16 @@ class App:
         return reports
 
     def _clear_up(self) -> None:
-        """Take back what dead workers left: containers, claims, checkouts."""
+        """Remove what dead workers left: containers and checkouts."""
         if gone := self.engine.reap():
             logger().info("removed containers of dead workers", containers=gone)
         if gone := Stage.clear(self._state / "trees"):
             logger().info("removed checkouts of dead workers", runs=gone)
-        if back := self.queue.recover():
-            logger().info("took back items of dead workers", items=back)
+
+    def _waiting(self) -> bool:
+        """Whether any item is ready and its time has come."""
+        now = self.clock.now_ms()
+        return any(item.not_before_ms <= now for item in self.queue.items([ItemState.READY]))
 
     def _ready(self, roles: Sequence[str]) -> None:
         """Everything that can be known before an item is touched."""
@@ -189,7 +196,8 @@ class App:
             return NothingToDo("no item is ready", next='queue one: agent-harness queue add "TITLE" --brief "..."')
         found = self.queue.get(item)
         why = f"it is {found.state}" + (f" ({found.reason})" if found.reason else "")
-        return NothingToDo(f"item {item} cannot be run now", why=why, next=f"agent-harness queue show {item}")
+        verb = "retry" if found.state in {ItemState.READY, ItemState.FAILED, ItemState.EXHAUSTED} else "show"
+        return NothingToDo(f"item {item} cannot be run now", why=why, next=f"agent-harness queue {verb} {item}")
 
     def _parts(self) -> Parts:
         return Parts(
@@ -270,7 +278,7 @@ class App:
 
     def dry_run(self, item: str | None) -> DryRun:
         """Resolve everything, run the checks on the base; no model call, no change, nothing recorded."""
-        chosen = self.queue.get(item) if item else next(iter(self.queue.items(["ready"])), None)
+        chosen = self.queue.get(item) if item else next(iter(self.queue.items([ItemState.READY])), None)
         if chosen is None:
             raise self._nothing(None)
         self._ready(self._roles())
