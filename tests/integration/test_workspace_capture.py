@@ -363,7 +363,7 @@ def fits(files):
     return {p: v for p, v in files.items() if not any(q.startswith(p + b"/") for q in files)}
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(old=FILES.map(fits), new=FILES.map(fits))
 def test_any_tree_comes_back_as_it_was(tmp_path_factory, old, new):
     top = tmp_path_factory.mktemp("any")

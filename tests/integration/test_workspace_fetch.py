@@ -27,6 +27,15 @@ def test_the_repository_is_private_and_opens_again(ours):
     assert HarnessRepository.open(ours.path).path == ours.path
 
 
+def test_what_a_killed_capture_left_is_swept(ours):
+    for name, age_s in (("harness-capture-old", 2 * 86_400), ("harness-capture-new", 60)):
+        (ours.path / name).mkdir()
+        then = (ours.path / name).stat().st_mtime - age_s
+        os.utime(ours.path / name, (then, then))
+    HarnessRepository.open(ours.path)
+    assert [p.name for p in ours.path.glob("harness-capture-*")] == ["harness-capture-new"]
+
+
 def test_only_the_named_history_comes_in(ours, source):
     base = git(source, "rev-parse", "HEAD")
     make(source, {"later": b"x"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 import time
 import uuid
@@ -42,6 +43,8 @@ _BASES = "refs/harness/base"
 _HAVES = 50
 _LIMITS = CaptureLimits()
 _LOCK_TRIES = 200
+_SCRATCH = "harness-capture-"
+_STALE_S = 86_400
 
 
 class HarnessRepository:
@@ -66,6 +69,9 @@ class HarnessRepository:
         attributes = path / "info" / "attributes"
         if not attributes.exists() or attributes.read_text() != ATTRIBUTES:
             attributes.write_text(ATTRIBUTES)
+        for left in path.glob(f"{_SCRATCH}*"):  # by a process that was killed
+            if left.stat().st_mtime < time.time() - _STALE_S:
+                shutil.rmtree(left, ignore_errors=True)
         return repository
 
     # --- bases --------------------------------------------------------------------------------------------------
@@ -193,7 +199,7 @@ class HarnessRepository:
         base, tree and message always give the same commit. Raises UsageError (no work tree) or GitFault."""
         before = listing(self.git, base)
         try:
-            with tempfile.TemporaryDirectory(prefix="harness-capture-", dir=self.path) as scratch:
+            with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=self.path) as scratch:
                 found = capture_tree(self.path, (base, before), work_tree, Path(scratch), ignore=ignore, limits=limits)
         except OSError as error:
             raise GitFault(f"cannot capture {work_tree}", why=str(error.strerror)) from error
