@@ -239,6 +239,9 @@ def make_environment(check: bool) -> None:
     if have.get("at") != want["at"]:
         say(f"making .venv with Python {sys.version.split()[0]}")
         run([sys.executable, "-m", "venv", "--clear", str(VENV)], "venv")
+        run(
+            [*pip[:3], "uninstall", "-q", "-y", "setuptools"], "venv-lean"
+        )  # Python 3.11 seeds it; nothing here uses it
         have = stamp({"at": want["at"]})
     for part, name in (("locked", "requirements.txt"), ("check", "requirements-check.txt")):
         if want[part] and have.get(part) != want[part]:

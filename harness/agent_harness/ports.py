@@ -3,6 +3,9 @@
 roles, sandbox and adapters implement these and import nothing else of the core but types and errors.
 """
 
+# pyright: reportReturnType=false
+# (a Protocol's methods have a docstring for a body)
+
 from __future__ import annotations
 
 import threading

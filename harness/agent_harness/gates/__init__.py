@@ -1,5 +1,8 @@
 """Gates: each judges one candidate. `judge_all` runs them in order and stops at the first that is not a pass."""
 
+# pyright: reportReturnType=false
+# (a Protocol's methods have a docstring for a body)
+
 from __future__ import annotations
 
 from collections.abc import Sequence
