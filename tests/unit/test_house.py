@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FUNCTION_LINES = 70
 FILE_LINES = {"harness": 400, "tests": 800}
 EDGE_FILE_LINES = 500
-ALL_LINES = 13_000
+CODE_LINES = 13_000
+"""Of the four source roots: lines that hold code, so no blank lines, comments or docstrings."""
 POSITIONAL = 5
 CLASS_DEPTH = 2
 AGENTS_LINES = 110
@@ -176,9 +179,21 @@ def test_every_test_can_fail():
     assert empty == []
 
 
+def code_lines(name: str) -> int:
+    """Lines of a module that hold code."""
+    layout = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    held: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text(name)).readline):
+        if token.type not in layout:
+            held.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            held.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(held)
+
+
 def test_the_whole_stays_small():
-    counted = [name for name in tracked() if not name.endswith((".json", ".lock")) and "requirements" not in name]
-    assert sum(text(name).count("\n") for name in counted) <= ALL_LINES
+    assert sum(code_lines(name) for folder in SOURCES for name in modules(folder)) <= CODE_LINES
 
 
 def test_no_registry_is_named():

@@ -423,7 +423,8 @@ def test_within_hands_on_values_and_every_error():
 def test_a_programming_error_of_a_transport_comes_through_and_gives_the_reservation_back():
     desk = Desk(main=[KeyError("bug")])
     desk.fails(KeyError)
-    desk.budget.reserve(Spend(WIDE.steps, 1, 1))
+    assert desk.budget.spent() == Spend()
+    assert desk.budget.reserve(Spend(WIDE.steps, 1, 1)) > 0
 
 
 def test_filtered_answers_come_back_charged():  # field case 71
