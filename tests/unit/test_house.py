@@ -54,12 +54,17 @@ def tree(name: str) -> ast.Module:
     return ast.parse(text(name), name)
 
 
+@cache
+def nodes(name: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(name)))
+
+
 def modules(*folders: str) -> list[str]:
     return [name for name in tracked() if name.endswith(".py") and name.startswith(tuple(f"{f}/" for f in folders))]
 
 
 def functions(name: str) -> Iterator[Function]:
-    return (node for node in ast.walk(tree(name)) if isinstance(node, Function))
+    return (node for node in nodes(name) if isinstance(node, Function))
 
 
 def imports(node: ast.AST) -> list[str]:
@@ -115,7 +120,7 @@ def test_classes_are_shallow():
     """The error tree is let off: it sorts faults for whoever catches them, and no behaviour hides in it."""
     bases: dict[str, list[str]] = {}
     for name in modules(*SOURCES):
-        for node in ast.walk(tree(name)) if name != ERROR_TREE else ():
+        for node in nodes(name) if name != ERROR_TREE else ():
             if isinstance(node, ast.ClassDef):
                 bases[node.name] = [ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases]
 
@@ -130,7 +135,7 @@ def test_nothing_catches_everything_but_the_three_places():
     for name in modules(*SOURCES):
         if name.startswith(CATCH_ALL_FOLDERS):
             continue
-        for node in ast.walk(tree(name)):
+        for node in nodes(name):
             if isinstance(node, ast.ExceptHandler):
                 caught = ast.unparse(node.type) if node.type else "BaseException"
                 cleans_up = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
@@ -142,8 +147,7 @@ def test_nothing_catches_everything_but_the_three_places():
 def test_vendors_stay_at_the_edges_and_come_late():
     early, inside, database = [], [], []
     for name in modules(*SOURCES):
-        nodes = list(ast.walk(tree(name)))
-        used = {top for node in nodes for top in imports(node)}
+        used = {top for node in nodes(name) for top in imports(node)}
         if used & VENDORS and not name.startswith(VENDOR_FOLDERS):
             inside.append(name)
         if used & DATABASE and not name.startswith(DATABASE_FOLDERS):
@@ -156,7 +160,7 @@ def test_vendors_stay_at_the_edges_and_come_late():
 def test_tests_patch_only_clock_and_environment():
     found = []
     for name in modules("tests"):
-        for node in ast.walk(tree(name)):
+        for node in nodes(name):
             if "mock" in imports(node) or (isinstance(node, ast.ImportFrom) and node.module == "unittest.mock"):
                 found.append(f"{name}:{node.lineno} mock")
             if isinstance(node, ast.arg) and node.arg == "mocker":
@@ -175,7 +179,7 @@ def code_lines(name: str) -> int:
     for token in tokenize.generate_tokens(io.StringIO(text(name)).readline):
         if token.type not in layout:
             held.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(tree(name)):
+    for node in nodes(name):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             held.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(held)
