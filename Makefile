@@ -22,7 +22,7 @@ check: setup-check  ## format, lint, types, import contracts, house numbers, the
 	$(BIN)/mypy scripts/lock.py
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest tests/unit/test_house.py
+	$(BIN)/pytest tests/integration/test_house.py
 	UNIT_LIMIT_S=10 scripts/test.sh
 
 bench: setup  ## per-command and per-step overhead, beside mini-swe-agent's own Docker environment
