@@ -15,10 +15,11 @@ from typing import Any
 from agent_harness.errors import HarnessError, SandboxLost, SandboxUnavailable
 from agent_harness.ports import Finding
 from agent_harness.types import Command, CommandEnd, CommandResult, SandboxSpec
-from agent_harness_sandbox import policy
+from agent_harness_sandbox import egress, policy
 from agent_harness_sandbox.channel import Channel
 from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.owner import LABEL, Owner
+from agent_harness_sandbox.surroundings import Surroundings
 
 NAME = "agent-harness-"
 START_S = 60.0
@@ -36,8 +37,8 @@ _STARTS = threading.BoundedSemaphore(max(2, min(8, 2 * (os.cpu_count() or 1))))
 class DockerSandbox:
     """One started container. One command at a time; another thread's waits for its turn."""
 
-    def __init__(self, client: Any, name: str, spec: SandboxSpec) -> None:
-        self._client, self._name, self._spec = client, name, spec
+    def __init__(self, client: Any, name: str, around: Surroundings) -> None:
+        self._client, self._name, self._spec, self._around = client, name, around.spec, around
         self._talk = threading.Lock()
         self._api = threading.Lock()
         self._channel: Channel | None = None
@@ -48,7 +49,10 @@ class DockerSandbox:
 
     def execute(self, command: Command) -> CommandResult:
         """Run one command. Raises SandboxLost when the sandbox, not the command, failed."""
-        result = self._run(command)
+        try:
+            result = self._run(command)
+        finally:
+            self._around.tell()
         if result.end is not CommandEnd.EXITED or result.exit_code == 126:  # odd: can it still run anything at all?
             canary = self._run(Command("true", timeout_s=10, workdir="/"))
             if not canary.ok:
@@ -82,6 +86,7 @@ class DockerSandbox:
         self._closed = True
         try:
             with self._api:
+                self._around.close(lambda name: _remove(self._client, name))
                 # a create that was broken off may still be on its way in the engine
                 for _ in range(1 if self._made else 5):
                     _remove(self._client, self._name)
@@ -112,6 +117,7 @@ class DockerSandbox:
         if hello.get("hello") != 1:
             raise SandboxUnavailable("the exec server in the container said something unknown", why=str(hello)[:200])
         self._prove()
+        self._around.begin(api, self._name, lambda image: _found(self._client, image), self._listening)
         self._about = {
             "container": container[:12],
             "name": self._name,
@@ -119,6 +125,8 @@ class DockerSandbox:
             "image_id": image_id,
             "mode": str(self._spec.mode),
             "network": self._spec.network,
+            "allow": list(self._spec.allow),
+            "services": [service.name for service in self._spec.services],
             "limits": {
                 "memory": self._spec.memory,
                 "cpus": self._spec.cpus,
@@ -133,10 +141,14 @@ class DockerSandbox:
         """Ask the container what it is, and refuse it if that is not what was asked for."""
         places = list(policy.expected_places(self._spec))
         setup = {"op": "setup", "workspace": "/workspace", "save": self._spec.tmp_size // 4, "places": places}
-        facts, _ = self._ask(setup, b"")
+        facts, _ = self._ask(setup, policy.relay_text() if self._spec.allow else b"")
         found = [str(facts["why"])] if "fault" in facts else policy.unproven(self._spec, facts)
         if found:
             raise SandboxUnavailable("the sandbox is not what it must be", why="; ".join(found[:6]), next=DOCTOR)
+
+    def _listening(self, port: int) -> bool:
+        """Whether something accepts connections on a port of the sandbox's own loopback."""
+        return self._run(Command(f"exec 3<>/dev/tcp/127.0.0.1/{port}", timeout_s=5, workdir="/")).ok
 
     def _run(self, command: Command) -> CommandResult:
         keep = max(1, min(command.keep, MAX_KEEP))
@@ -220,10 +232,11 @@ class DockerEngine:
         policy.create_body(spec, "")
         with _STARTS, _unavailable("starting a sandbox failed"):
             client = connect(API_S)
-            sandbox = DockerSandbox(client, NAME + secrets.token_hex(8), spec)  # named before it is made
+            around = Surroundings(spec)
+            sandbox = DockerSandbox(client, NAME + secrets.token_hex(8), around)  # named before it is made
             try:
                 image_id = _image(client, spec.image)
-                sandbox.open(policy.create_body(spec, image_id), image_id)
+                sandbox.open(policy.create_body(around.spec, image_id), image_id)
             except BaseException:
                 with contextlib.suppress(SandboxLost):
                     sandbox.close()
@@ -238,6 +251,7 @@ class DockerEngine:
     def reap(self) -> list[str]:
         """Remove what dead owners left: same machine, and an earlier boot or a process that is gone."""
         removed = []
+        egress.clear()
         with _unavailable("looking for left containers failed"), contextlib.closing(connect(API_S)) as client:
             for row in client.api.containers(all=True, filters={"label": LABEL}):
                 owner = Owner.parse(row["Labels"].get(LABEL, ""))
@@ -282,6 +296,11 @@ def _advice(why: str) -> str:
 
 def _image(client: Any, image: str) -> str:
     """An image's content id. Raises SandboxUnavailable when it is absent or for another processor."""
+    return _found(client, image)[0]
+
+
+def _found(client: Any, image: str) -> tuple[str, dict[str, Any]]:
+    """An image's content id and its configuration."""
     from docker.errors import ImageNotFound
 
     from agent_harness_sandbox.image import OWN_IMAGE
@@ -294,7 +313,7 @@ def _image(client: Any, image: str) -> str:
     wrong = arch_problem(found.attrs, client.version())
     if wrong:
         raise SandboxUnavailable(f"image {image} {wrong}", next="take an image of the engine's own architecture")
-    return str(found.id)
+    return str(found.id), found.attrs.get("Config") or {}
 
 
 def arch_problem(image: dict[str, Any], engine: dict[str, Any]) -> str:

@@ -189,8 +189,12 @@ class Server:
         self.sweep()
         return {"pong": request.get("nonce")}, b""
 
-    def setup(self, request: Request, _body: bytes) -> Answer:
-        """Take the settings, make HOME, and say what this sandbox really is."""
+    def setup(self, request: Request, body: bytes) -> Answer:
+        """Take the settings, make HOME, start the relay (its text, if any), and say what this sandbox really is."""
+        if body:
+            scope: dict[str, Any] = {}
+            exec(compile(body, "relay", "exec"), scope)  # noqa: S102 - ours, over the private stream
+            scope["serve"]()
         self.workspace = request["workspace"]
         self.folder = Folder(int(request["save"]))
         home = os.environ.get("HOME", "/tmp")  # noqa: S108

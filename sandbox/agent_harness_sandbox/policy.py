@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import posixpath
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 from agent_harness.errors import UsageError
-from agent_harness.types import Mode, SandboxSpec
+from agent_harness.types import Mode, SandboxSpec, endpoint
+from agent_harness_sandbox import relay
 
 SHM = 64 << 20
 HEADROOM = 96 << 20
@@ -43,6 +45,12 @@ ENVIRONMENT = {
 }
 """What every command finds. An editor that is asked for fails at once; nothing is written beside the sources."""
 
+NETWORKS = {"none": "none", "full": "bridge"}
+WAY = posixpath.dirname(relay.SOCKET)
+"""Where the folder with the proxy's socket is, inside."""
+RESERVED = ("/workspace", "/base", *TMPFS, "/proc", "/dev", "/sys", "/etc", "/run", "/var/run")
+"""Places inside that are the harness's or the kernel's own."""
+
 # The server's text comes over the stream, so that no path of the host is mounted for it or shows inside.
 _BOOT = """import os,sys
 n=int(sys.argv[1]);s=b""
@@ -56,6 +64,21 @@ exec(compile(s,"execd","exec"))"""
 def execd() -> bytes:
     """The exec server's text, sent to process 1 before anything else."""
     return resources.files("agent_harness_sandbox").joinpath("execd.py").read_bytes()
+
+
+def relay_text() -> bytes:
+    """What process 1 runs beside itself where the sandbox has an allow list."""
+    return resources.files("agent_harness_sandbox").joinpath("relay.py").read_bytes()
+
+
+def proxied(allow: Sequence[str]) -> dict[str, str]:
+    """The variables that lead the usual clients to the proxy. The sandbox's own loopback is not asked of it, unless
+    the list has the host's."""
+    there = f"http://127.0.0.1:{relay.PORT}"
+    hosts = {endpoint(one)[0] for one in allow}
+    names = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), there)
+    names["NO_PROXY"] = ",".join(one for one in ("localhost", "127.0.0.1", "::1") if one not in hosts)
+    return names | {name.lower(): value for name, value in names.items()}
 
 
 def seccomp() -> str:
@@ -78,7 +101,7 @@ def environment(spec: SandboxSpec) -> dict[str, str]:
     env = {**ENVIRONMENT, "GIT_CONFIG_COUNT": str(len(safe))}
     for index, path in enumerate(safe):
         env[f"GIT_CONFIG_KEY_{index}"], env[f"GIT_CONFIG_VALUE_{index}"] = "safe.directory", path
-    return {**env, **spec.env}
+    return {**env, **(proxied(spec.allow) if spec.allow else {}), **spec.env}
 
 
 def create_body(spec: SandboxSpec, image_id: str) -> dict[str, Any]:
@@ -110,7 +133,7 @@ def _host_config(spec: SandboxSpec) -> dict[str, Any]:
     tmpfs = f"rw,nosuid,nodev,exec,{size},mode=1777,uid={spec.uid},gid={spec.gid}"
     limits = {"nofile": OPEN_FILES, "core": 0, "fsize": FILE_SIZE}
     return {
-        "NetworkMode": spec.network,
+        "NetworkMode": NETWORKS[spec.network],
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "PidMode": "",
@@ -127,10 +150,10 @@ def _host_config(spec: SandboxSpec) -> dict[str, Any]:
         "Binds": [],
         "VolumesFrom": [],
         "Devices": [],
-        "DeviceRequests": [],
+        "DeviceRequests": _gpus(spec.gpus),
         "DeviceCgroupRules": [],
         "Links": [],
-        "ExtraHosts": [],
+        "ExtraHosts": [f"{service.name}:127.0.0.1" for service in spec.services],
         "PortBindings": {},
         "PublishAllPorts": False,
         "Memory": spec.memory,
@@ -148,6 +171,12 @@ def _host_config(spec: SandboxSpec) -> dict[str, Any]:
         "Init": False,
         **({"Runtime": spec.runtime} if spec.runtime else {}),
     }
+
+
+def _gpus(wanted: str) -> list[dict[str, Any]]:
+    if not wanted:
+        return []
+    return [{"Count": -1 if wanted == "all" else int(wanted), "Capabilities": [["gpu"]]}]
 
 
 def _mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
@@ -171,8 +200,10 @@ def _check(spec: SandboxSpec) -> None:
     problem = ""
     if spec.uid < 1 or spec.gid < 1:
         problem = f"runs as {spec.uid}:{spec.gid}, and root is not allowed inside"
-    elif spec.network == "host" or spec.network.startswith("container:"):
-        problem = f"network {spec.network!r} is shared with others"
+    elif spec.network not in NETWORKS:
+        problem = f"network {spec.network!r} is neither none nor full"
+    elif spec.allow and spec.network != "none":
+        problem = f"an allow list means nothing with network {spec.network}"
     elif (need := least_memory(spec.tmp_size)) > spec.memory:
         problem = f"memory {spec.memory} is less than its temporary file systems could fill ({need})"
     elif spec.mode is Mode.RO and any(not mount.read_only for mount in spec.mounts):

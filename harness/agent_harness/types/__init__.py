@@ -9,9 +9,12 @@ from agent_harness.types.box import (
     Command,
     CommandEnd,
     CommandResult,
+    ImagePlan,
     Mode,
     Mount,
     SandboxSpec,
+    Service,
+    endpoint,
 )
 from agent_harness.types.judged import (
     Candidate,
@@ -63,6 +66,7 @@ __all__ = [
     "Finish",
     "GateOutcome",
     "GateResult",
+    "ImagePlan",
     "Item",
     "ItemState",
     "Limits",
@@ -76,6 +80,7 @@ __all__ = [
     "Role",
     "RoleResult",
     "SandboxSpec",
+    "Service",
     "Settlement",
     "Spend",
     "ToolCall",
@@ -84,4 +89,5 @@ __all__ = [
     "canonical",
     "digest",
     "dollars",
+    "endpoint",
 ]

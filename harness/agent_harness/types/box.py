@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Mode(StrEnum):
@@ -23,6 +26,53 @@ class Mount:
     read_only: bool
 
 
+def endpoint(text: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[address]:port`, in one spelling. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    host = host.lower().removesuffix(".")
+    if host[:1] == "[" and host[-1:] == "]":
+        host = str(ipaddress.IPv6Address(host[1:-1]))
+    elif not re.fullmatch(r"[a-z0-9_]([a-z0-9._-]{0,251}[a-z0-9])?", host):
+        raise ValueError(f"{text[:80]!r} is not HOST:PORT")
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", port) or int(port) > 65535:
+        raise ValueError(f"{text[:80]!r} has no port from 1 to 65535")
+    return host, int(port)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A server beside a sandbox, on its loopback alone. `command` replaces the image's where it is not empty;
+    `health` is a shell command inside the service; without one, each of `ports` has to accept a connection."""
+
+    name: str
+    image: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    health: str = ""
+    ports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePlan:
+    """How a sandbox's image is made from what the base commit holds. `tree` is a checkout of it on the host; the
+    image is `reference`, or built from `dockerfile` or `devcontainer` (paths in the tree). Then `setup` is run once
+    and kept, named by the digest of all that went in. Nothing of a candidate ever does."""
+
+    tree: str
+    reference: str = ""
+    dockerfile: str = ""
+    devcontainer: str = ""
+    devcontainer_env: tuple[str, ...] = ()
+    """Names of a devcontainer's variables that are taken over."""
+    setup: tuple[str, ...] = ()
+    setup_files: tuple[str, ...] = ()
+    """Paths in the tree whose contents the set-up depends on; all of the tree where there is none."""
+    network: str = "none"
+    allow: tuple[str, ...] = ()
+    caches: tuple[Mount, ...] = ()
+    timeout_s: float = 1800.0
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """What a sandbox is started from. Sizes in bytes. `mounts` are made by the harness, never by a repository."""
@@ -38,6 +88,14 @@ class SandboxSpec:
     pids: int = 512
     tmp_size: int = 512 << 20
     network: str = "none"
+    """`none`, or `full`: all that the engine's default network reaches, the host's ports and local networks too."""
+    allow: tuple[str, ...] = ()
+    """With network `none`: the `host:port` pairs that a proxy of ours lets through."""
+    denied: Callable[[dict[str, Any]], None] | None = field(default=None, compare=False)
+    """Told of each refusal of that proxy (host, port, why, count) by the thread that runs the commands."""
+    gpus: str = ""
+    """`all`, a number, or nothing."""
+    services: tuple[Service, ...] = ()
     runtime: str | None = None
     uid: int = 1000
     gid: int = 1000

@@ -1,0 +1,81 @@
+"""The way out of a sandbox that may reach a few places: a port of its own loopback, carried to the proxy's socket.
+
+This text runs inside, in threads of process 1 or beside a set-up's commands: standard library only, Python 3.9. It
+decides nothing. Whoever inside connects to the socket itself meets the same proxy with the same list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PORT = 3128
+SOCKET = "/run/agent-harness/proxy"
+CONNECTIONS = 64
+IDLE_S = 600.0
+
+
+def carry(source: socket.socket, target: socket.socket) -> None:
+    """Copy one direction to its end."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+def join(one: socket.socket, two: socket.socket) -> None:
+    """Copy both directions; returns when both have ended."""
+    for end in (one, two):
+        end.settimeout(IDLE_S)
+    back = threading.Thread(target=carry, args=(two, one), daemon=True)
+    back.start()
+    carry(one, two)
+    back.join()
+
+
+def accept(listener: socket.socket, handle: Callable[[socket.socket], None]) -> None:
+    """Give every connection a thread of its own, a bounded number at once, until the listener is shut down."""
+    room = threading.BoundedSemaphore(CONNECTIONS)
+
+    def one(client: socket.socket) -> None:
+        try:
+            with client, contextlib.suppress(OSError, RuntimeError):  # no thread to be had: its pids are used up
+                handle(client)
+        finally:
+            room.release()
+
+    while True:
+        try:
+            client = listener.accept()[0]
+        except OSError:
+            if listener.fileno() < 0 or not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                return
+            time.sleep(0.05)
+            continue
+        if not room.acquire(timeout=10):
+            client.close()
+            continue
+        try:
+            threading.Thread(target=one, args=(client,), daemon=True).start()
+        except RuntimeError:
+            client.close()
+            room.release()
+
+
+def serve() -> None:
+    """Listen inside. Returns at once; raises OSError where the port is taken."""
+
+    def through(client: socket.socket) -> None:
+        with socket.socket(socket.AF_UNIX) as proxy:
+            proxy.connect(SOCKET)
+            join(client, proxy)
+
+    listener = socket.create_server(("127.0.0.1", PORT), backlog=CONNECTIONS)
+    threading.Thread(target=accept, args=(listener, through), daemon=True).start()

@@ -1,0 +1,126 @@
+"""What stands around one sandbox and goes with it: the proxy of its allow list, and the servers beside it.
+
+A service is a container in the sandbox's own network namespace. With network `none` both have nothing but the same
+loopback: there is no network that they could reach anything else by, and no gateway with the host's ports on it.
+Every sandbox has servers of its own, so that nothing written to one by a candidate is there when it is judged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from agent_harness.errors import SandboxUnavailable, UsageError
+from agent_harness.types import Mount, SandboxSpec, Service
+from agent_harness_sandbox import policy, relay
+from agent_harness_sandbox.egress import Egress
+
+HEALTHY_S = 90.0
+CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
+"""What the usual images need to give their data to a user of their own and become it."""
+
+Find = Callable[[str], tuple[str, dict[str, Any]]]
+"""An image's content id and its configuration. Raises SandboxUnavailable."""
+
+
+class Surroundings:
+    """Made before the sandbox, closed after it. `spec` is the sandbox's own, with what leads to these."""
+
+    def __init__(self, spec: SandboxSpec) -> None:
+        ports = [port for service in spec.services for port in service.ports] + [relay.PORT] * bool(spec.allow)
+        if len(set(ports)) != len(ports):
+            raise UsageError("two services of a sandbox have the same port", next="change [services.NAME] ports")
+        self._egress = Egress(spec.allow, spec.uid, spec.gid) if spec.allow else None
+        self._denied, self._made = spec.denied, list[str]()
+        if self._egress is not None:
+            spec = replace(spec, mounts=(*spec.mounts, Mount(str(self._egress.folder), policy.WAY, read_only=True)))
+        self.spec = spec
+
+    def tell(self) -> None:
+        """Hand on what the proxy refused since the last time."""
+        for one in self._egress.denied() if self._egress is not None else ():
+            if self._denied is not None:
+                self._denied(one)
+
+    def begin(self, api: Any, sandbox: str, find: Find, listening: Callable[[int], bool]) -> None:
+        """Start the services in the running sandbox's network and wait until each answers.
+
+        `listening` says whether a port of the sandbox's loopback accepts. Raises SandboxUnavailable."""
+        for service in self.spec.services:
+            image_id, config = find(service.image)
+            name = f"{sandbox}-{service.name}"
+            self._made.append(name)
+            api.create_container_from_config(service_body(self.spec, service, sandbox, image_id, config), name)
+            api.start(name)
+        until = time.monotonic() + HEALTHY_S
+        for service in self.spec.services:
+            while not self._healthy(api, f"{sandbox}-{service.name}", service, listening):
+                if time.monotonic() > until:
+                    raise _sick(api, f"{sandbox}-{service.name}", service, f"not healthy after {HEALTHY_S:g} s")
+                time.sleep(0.2)
+
+    @staticmethod
+    def _healthy(api: Any, name: str, service: Service, listening: Callable[[int], bool]) -> bool:
+        state = api.inspect_container(name)["State"]
+        if not state.get("Running"):
+            raise _sick(api, name, service, f"it ended with exit code {state.get('ExitCode')}")
+        if service.health:
+            probe = api.exec_create(name, ["sh", "-c", service.health])["Id"]
+            api.exec_start(probe)
+            if api.exec_inspect(probe).get("ExitCode") != 0:
+                return False
+        return all(map(listening, service.ports))
+
+    def close(self, remove: Callable[[str], None]) -> None:
+        """Take all of it away; safe to repeat."""
+        try:
+            while self._made:
+                remove(self._made[-1])
+                self._made.pop()
+        finally:
+            if self._egress is not None:
+                self._egress.close()
+
+
+def service_body(
+    spec: SandboxSpec, service: Service, sandbox: str, image_id: str, config: dict[str, Any]
+) -> dict[str, Any]:
+    """The engine's create request for a service. Its data is in memory: the image's volumes become tmpfs."""
+    volumes = sorted({"/tmp", *(config.get("Volumes") or {})})  # noqa: S108
+    return {
+        "Image": image_id,
+        "Env": [f"{name}={value}" for name, value in sorted(service.env.items())],
+        **({"Cmd": list(service.command)} if service.command else {}),
+        "Labels": {**spec.labels, "agent-harness.service": service.name},
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": {
+            "NetworkMode": f"container:{sandbox}",
+            "IpcMode": "private",
+            "CgroupnsMode": "private",
+            "CapDrop": ["ALL"],
+            "CapAdd": CAPABILITIES,
+            "SecurityOpt": ["no-new-privileges:true", f"seccomp={policy.seccomp()}"],
+            "Mounts": [
+                {"Type": "tmpfs", "Target": place, "TmpfsOptions": {"SizeBytes": spec.tmp_size}} for place in volumes
+            ],
+            "Memory": spec.memory,
+            "MemorySwap": spec.memory,
+            "CpuPeriod": 100_000,
+            "CpuQuota": int(spec.cpus * 100_000),
+            "PidsLimit": spec.pids,
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+            "RestartPolicy": {"Name": "no"},
+            **({"Runtime": spec.runtime} if spec.runtime else {}),
+        },
+    }
+
+
+def _sick(api: Any, name: str, service: Service, why: str) -> SandboxUnavailable:
+    said = api.logs(name, tail=5).decode("utf-8", "replace").strip().splitlines()
+    return SandboxUnavailable(
+        f"the service {service.name} does not work",
+        why=f"{why} ({' | '.join(said)[-300:]})" if said else why,
+        next=f"see its image, command and health in [services.{service.name}]",
+    )
