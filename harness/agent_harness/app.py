@@ -40,6 +40,9 @@ from agent_harness.workspace import HarnessRepository
 
 __all__ = ["App", "DryRun", "ReviewReport"]
 
+AUTOMATIC = frozenset({ItemState.CLAIMED, ItemState.DELIVERING, ItemState.BLOCKED})
+"""States from which an item becomes ready by itself; from any other it was a person who asked for a retry."""
+
 PLUGINS = "agent_harness.{}"
 """Entry point groups: `agent_harness.engine`, `.loop`, `.runner`, `.transport`."""
 
@@ -256,23 +259,31 @@ class App:
             limits = work.limits or self.config.limits.limits
             scope, before = (
                 f"item {work.item}" if work.item else "review",
-                self._spent(work.item) if work.item else Spend(),
+                self.spent_on(work.item) if work.item else Spend(),
             )
             self._budgets[work.run] = self._ledger.child(scope, limits, spent=before)
         return self._budgets[work.run].child(f"role {role.name}", role.limits)
 
-    def _spent(self, item: str) -> Spend:
-        """What an item's attempts have used since a person last asked for a retry: its ceilings span them all."""
+    def spent_on(self, item: str) -> Spend:
+        """What an item's attempts have used since a person last asked for a retry: its ceilings span them all. A call
+        without an end (its worker was killed) counts as the most it could have been."""
         spent = Spend()
-        for event in self.audit.events(item=item, kinds=[Kind.ITEM_STATE, Kind.MODEL_ANSWERED, Kind.MODEL_FAILED]):
+        open_calls: dict[tuple[str, str, int], Spend] = {}
+        kinds = [Kind.ITEM_STATE, Kind.MODEL_ASKED, Kind.MODEL_ANSWERED, Kind.MODEL_FAILED]
+        for event in self.audit.events(item=item, kinds=kinds):
+            data = event.data
             if event.kind == Kind.ITEM_STATE:
-                spent = Spend() if event.data.get("by") == "retry" else spent
+                if data["new"] == ItemState.READY and data["old"] not in AUTOMATIC:
+                    spent = Spend()
+                    open_calls.clear()
+            elif event.kind == Kind.MODEL_ASKED:
+                open_calls[event.run, data["role"], data["call"]] = Spend(**data["worst"])
             else:
-                usage = event.data.get("usage", {})
-                steps = 1 if event.kind == Kind.MODEL_ANSWERED else 0
+                open_calls.pop((event.run, data["role"], data["call"]), None)
+                usage = data.get("usage", {})
                 tokens = usage.get("input", 0) + usage.get("output", 0)
-                spent += Spend(steps, tokens, event.data.get("nanousd", 0))
-        return spent
+                spent += Spend(int(event.kind == Kind.MODEL_ANSWERED), tokens, data.get("nanousd", 0))
+        return sum(open_calls.values(), spent)
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -296,7 +307,7 @@ class App:
             problems=tuple(unrunnable(reports, chosen)),
             routes={role: self.config.routes_of(role) for role in self._roles()},
             limits=limits,
-            worst_nanousd=max(0, limits.nanousd - self._spent(chosen.id).nanousd),
+            worst_nanousd=max(0, limits.nanousd - self.spent_on(chosen.id).nanousd),
         )
 
     @contextmanager

@@ -16,6 +16,17 @@ from agent_harness.store import Store
 from agent_harness.store.insert import insert_missing
 from agent_harness.store.tables import AUDIT_HEAD, BLOB, EVENT
 from agent_harness.types import JSON, Event, canonical
+from agent_harness.types.kinds import Kind
+
+UNSYNCED = frozenset(
+    {
+        *(Kind.MODEL_ANSWERED, Kind.MODEL_FAILED, Kind.COMMAND_STARTED, Kind.COMMAND_ENDED, Kind.EDIT_MADE),
+        *(Kind.TOOL_REFUSED, Kind.SANDBOX_STARTING, Kind.SANDBOX_READY, Kind.SANDBOX_CLOSED, Kind.GATE_STARTED),
+    }
+)
+"""Kinds that do not wait for the disk: results, and what is done inside a sandbox. The intent of the next paid call or
+effect outside does, and takes them along. An answer lost with the power leaves its call's intent, which is counted at
+its worst case."""
 
 
 class AuditLog:
@@ -37,7 +48,9 @@ class AuditLog:
         bodies: Mapping[str, str | bytes] | None = None,
         tx: Connection | None = None,
     ) -> Event:
-        """Append one event; without `tx` it is durable on return, with `tx` it stands or falls with it.
+        """Append one event; without `tx` it is written on return, with `tx` it stands or falls with it.
+
+        What `UNSYNCED` names survives a killed process at once, and a power cut from the next other event on.
 
         Each of `bodies` is stored by content, and its digest put into `data` under its name; `data["bodies"]` then
         lists these names. Raises AuditError (not JSON, or it could not be written).
@@ -50,7 +63,7 @@ class AuditLog:
         if tx is not None:
             return self._write(tx, (str(kind), item, run, clean), blobs)
         try:
-            with self._store.write() as own:
+            with self._store.write(synced=kind not in UNSYNCED) as own:
                 return self._write(own, (str(kind), item, run, clean), blobs)
         except StoreFault as fault:
             raise AuditError(f"the event {kind} could not be written", why=fault.line) from fault

@@ -21,7 +21,7 @@ WAIT_S = 30.0
 """How long a writer waits for its turn."""
 
 _WRITERS = 0x6167_6E74  # the advisory lock that PostgreSQL's writers queue at
-_BEGIN = "harness_begin"
+_BEGIN, _SYNC = "harness_begin", "harness_sync"
 
 
 class Store:
@@ -59,10 +59,11 @@ class Store:
         return store
 
     @contextmanager
-    def write(self, wait_s: float = WAIT_S) -> Iterator[Connection]:
-        """A write transaction: committed (durably) at the end, rolled back on any error.
+    def write(self, wait_s: float = WAIT_S, *, synced: bool = True) -> Iterator[Connection]:
+        """A write transaction: committed at the end, rolled back on any error.
 
-        Raises StoreFault, also when no turn came within `wait_s` seconds.
+        A commit survives the death of every process; with `synced` it survives a power cut too, and so does all that
+        was committed before it. Raises StoreFault, also when no turn came within `wait_s` seconds.
         """
         if getattr(self._here, "hooks", None) is not None:
             raise RuntimeError("a write transaction inside another one would wait for itself: pass the outer one on")
@@ -70,10 +71,11 @@ class Store:
         self._here.hooks = hooks
         try:
             with self._turn(wait_s), store_faults(self._where), self._engine.connect() as tx:
-                tx.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+                tx.execution_options(**{_BEGIN: "BEGIN IMMEDIATE", _SYNC: "FULL" if synced else "NORMAL"})
                 with tx.begin():
                     if self._path is None:
                         tx.execute(text(f"SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"))
+                        tx.execute(text(f"SET LOCAL synchronous_commit = {'on' if synced else 'off'}"))
                         tx.execute(text(f"SELECT pg_advisory_xact_lock({_WRITERS})"))
                     yield tx
         finally:
@@ -211,6 +213,9 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 
 
 def _begin_sqlite(tx: Connection) -> None:
-    begin = tx.get_execution_options().get(_BEGIN, "BEGIN")
+    options = tx.get_execution_options()
+    if _SYNC in options:
+        tx.exec_driver_sql(f"PRAGMA synchronous = {options[_SYNC]}")
+    begin = options.get(_BEGIN, "BEGIN")
     if begin:
         tx.exec_driver_sql(begin)
