@@ -1,6 +1,7 @@
 """Reports of checks compared: what counts as a pass, and what as weakening."""
 
 import contextlib
+import dataclasses
 
 import pytest
 
@@ -44,6 +45,22 @@ def test_a_repair_passes():
 )
 def test_what_speaks_against(old, new, words):
     assert words in " ".join(compare(old, new, ()))
+
+
+def test_a_forged_summary_has_no_report_beside_it():
+    proven = dataclasses.replace(names("a", "b"), proven=True)
+    assert "do not agree" in compare(report(proven), report(Counts(2)), ())[0]
+    assert "do not agree" in compare(report(proven), report(names("a", "b")), ())[0]
+    assert compare(report(proven), report(proven), ()) == []
+    assert compare(report(names("a", "b")), report(Counts(2)), ()) == []
+    assert compare(report(proven), report(Counts(2)), (Allowance.FEWER_TESTS,)) == []
+
+
+def test_reasons_are_of_a_readable_length():
+    flood = CheckReport(
+        CHECK, False, "", 1, CommandEnd.EXITED, names("n" * 9999, failing=["n" * 9999]), "x" * 9999, 0.1
+    )
+    assert len(compare(report(names("a")), flood, ())[0]) < 1000
 
 
 def test_allowances():
@@ -125,3 +142,28 @@ def test_base_reports_are_remembered():
     checks.on_base("c", [CHECK], Kept())
     checks.on_base("c", [CHECK], Kept())
     assert made == ["c"]
+
+
+JUNIT = b'<t><testcase classname="a" name="x"/><testcase classname="a" name="y"/></t>'
+
+
+@pytest.mark.parametrize(
+    ("printed", "written", "collected", "proven"),
+    [
+        (b"2 passed in 0.1s", JUNIT, 2, True),
+        (b"3 passed in 0.1s", JUNIT, 3, False),
+        (b"", JUNIT, 2, False),
+        (b"2 passed in 0.1s", b"", 2, False),
+    ],
+)
+def test_report_and_summary_prove_each_other(printed, written, collected, proven):
+    class Box(OneSandbox):
+        def execute(self, command):
+            return super().execute(command) if command.script == "pytest -q" else result(written)
+
+    def result(out):
+        return CommandResult(CommandEnd.EXITED, 0, out, b"", len(out), 0.1)
+
+    checks = Checks(lambda commit, purpose: contextlib.nullcontext(Box({"pytest -q": (0, printed)})), lambda t: t)
+    (told,) = checks.on_base("c", [CHECK], Kept())
+    assert (told.counts.collected, told.counts.proven) == (collected, proven)

@@ -1,5 +1,7 @@
 """Counting tests from what runners print and report."""
 
+import time
+
 import pytest
 
 from agent_harness.gates.counting import Counts, from_junit, from_output
@@ -32,6 +34,7 @@ PLAIN = "units: 4 passed, 1 failed, 2 skipped\n"
         ("3 passed in 65.02s (0:01:05)\n", 3, 0, 0, 0),
         ("1 passed, 2 deselected, 1 warning in 0.01s\n", 1, 0, 0, 0),
         ("2 passed in 0.1s\n1 failed in 0.2s\n", 2, 1, 0, 0),
+        ("2 passed, 3 subtests passed in 0.1s\n", 2, 0, 0, 0),
         ("\x1b[32m2 passed\x1b[0m\x1b[32m in 0.01s\x1b[0m\n", 2, 0, 0, 0),
         (UNITTEST, 2, 1, 1, 3),
         ("Ran 1 test in 0.000s\n\nOK\n", 1, 0, 0, 0),
@@ -74,7 +77,15 @@ def test_report():
 
 
 @pytest.mark.parametrize(
-    "report", [b"", b"<x", b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', b"<!-- x -->" * 200 + b"<!DOCTYPE a><a/>"]
+    "report",
+    [
+        b"",
+        b"<x",
+        b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>',
+        b"<!-- x -->" * 200 + b"<!DOCTYPE a><a/>",
+        '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'.encode("utf-16"),
+        b"<a>\xff</a>",
+    ],
 )
 def test_reports_that_are_none(report):
     assert from_junit(report) is None
@@ -85,3 +96,10 @@ def test_sums():
     assert total.collected == 2
     assert total.names == {"a", "b"}
     assert (total + Counts(1)).names is None
+
+
+def test_a_flood_of_lines_is_read_at_once():
+    started = time.process_time()
+    for line in (b"\n", b" \n", b"=\n", b"1 a", b"Ran 1 test in 1s\n", b"ok\n", b"Tests: 1 1 ", b"FAILED - "):
+        from_output(line * (128_000 // len(line)))
+    assert time.process_time() - started < 2

@@ -57,6 +57,13 @@ def test_an_ordinary_change_passes():
         (change("conftest.py", old="000000"), "check configuration"),
         (change("a/conftest.py"), "check configuration"),
         (change("pytest.py", old="000000"), "check configuration"),
+        (change("tests/pytest.ini", old="000000"), "check configuration"),
+        (change("x-1.dist-info/entry_points.txt", old="000000"), "check configuration"),
+        (change("argparse.py", old="000000"), "in place of its own"),
+        (change("src/json/__init__.py", old="000000"), "in place of its own"),
+        (change(".github/workflows/a\nb.yml", old="000000"), "protected"),
+        (change("Harness.toml", old="000000"), "protected"),
+        (change("tests/Test_a.py"), "kept by"),
         (change("big", size=2_000_000), "max_file_bytes"),
         (change("logo.png", binary=True), "binary"),
         (change("vendor/x", new="160000"), "submodule"),
@@ -89,6 +96,13 @@ def test_an_item_may_ask():
         ("pyproject.toml", None, b"not toml [", True),
         ("setup.cfg", b"[metadata]\nname=a\n", b"[metadata]\nname=b\n", False),
         ("setup.cfg", b"[metadata]\nname=a\n", b"[tool:pytest]\naddopts=-x\n", True),
+        ("setup.cfg", b"", b"[tool:pytest] # ]\naddopts=-p forge\n", True),
+        ("setup.cfg", b"", b"[options.entry_points]\npytest11 = f = f\n", True),
+        ("pyproject.toml", b"", b'[project.entry-points.pytest11]\nf = "f"\n', True),
+        ("src/a.py", b"", b"import _pytest.python\n", True),
+        ("src/a.py", b"import _pytest\n", b"import _pytest, os\n", False),
+        ("src/a.py", b"", b"def pytest_pyfunc_call(pyfuncitem): ...\n", True),
+        ("src/a.py", b"", b"import pytest\n", False),
         ("package.json", b'{"version":"1"}', b'{"version":"2"}', False),
         ("package.json", b'{"scripts":{"test":"jest"}}', b'{"scripts":{"test":"true"}}', True),
         ("package.json", b"[]", b"{}", True),
@@ -103,4 +117,10 @@ def test_scripts_the_checks_run():
     assert judge(change("run_tests.sh"), checks=["./run_tests.sh fast"]).outcome is GateOutcome.FAIL
     assert judge(change("Makefile"), checks=["make test"]).outcome is GateOutcome.FAIL
     assert judge(change("Makefile")).outcome is GateOutcome.PASS
+    assert judge(change("ci/rules.mk"), checks=["make test"]).outcome is GateOutcome.FAIL
+    assert judge(change("test_all.sh"), checks=["bash test_all.sh;true"]).outcome is GateOutcome.FAIL
+    for name in ("ruff.toml", "a/.ruff.toml", ".flake8", "eslint.config.js", ".eslintrc.json"):
+        checked = judge(change(name, old="000000"), checks=["ruff check && npx eslint . && flake8"])
+        assert checked.outcome is GateOutcome.FAIL
+        assert judge(change(name, old="000000")).outcome is GateOutcome.PASS
     assert judge(change("t/test_a.py"), checks=["pytest t/test_a.py"]).outcome is GateOutcome.PASS

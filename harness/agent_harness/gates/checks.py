@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_harness.gates import Case
@@ -31,6 +31,9 @@ REPORT_LIMIT = 16 << 20
 OUTPUT_KEPT = 256 << 10
 NAMED = 12
 """How many test names a reason lists before it says how many more there are."""
+
+LONGEST = 400
+"""Characters of a name or line of output in a reason."""
 
 OpenTree = Callable[[str, str], AbstractContextManager[Sandbox]]
 """(commit, purpose) -> a fresh sandbox on a checkout of exactly that commit."""
@@ -115,13 +118,13 @@ def _text(result: CommandResult) -> str:
 
 
 def _counts(sandbox: Sandbox, output: bytes) -> Counts | None:
-    """The printed summary, refined by the report where both speak of the same tests (names of every one)."""
-    report = sandbox.execute(Command(f"cat {REPORT} 2>/dev/null", timeout_s=60, keep=REPORT_LIMIT))
+    """The printed summary; the report in its place, with all names, where both count the same or nothing is printed."""
+    report = sandbox.execute(Command(f"test -f {REPORT} && cat {REPORT}", timeout_s=60, keep=REPORT_LIMIT))
     told = from_junit(report.head + report.tail) if report.ok and not report.cut_bytes else None
     printed = from_output(output)
     if told is None or (printed is not None and printed.collected != told.collected):
         return printed
-    return told
+    return replace(told, proven=printed is not None)
 
 
 def _broken(check: Check, result: CommandResult, counts: Counts | None) -> str:
@@ -207,6 +210,9 @@ def _failures(name: str, old: CheckReport, new: CheckReport) -> list[str]:
 def _weaker(name: str, old: Counts, new: Counts, allow: Sequence[Allowance]) -> list[str]:
     reasons = []
     if Allowance.FEWER_TESTS not in allow:
+        if old.proven and not new.proven and not new.failing:
+            why = "its report and its printed summary do not agree, as they did on the base"
+            reasons.append(f"{name} cannot be counted: {why} (of several test runs, make each a check of its own)")
         gone = (old.names - new.names) if old.names is not None and new.names is not None else frozenset()
         if new.collected < old.collected:
             named = f": {_names(gone)}" if gone else ""
@@ -224,11 +230,11 @@ def _weaker(name: str, old: Counts, new: Counts, allow: Sequence[Allowance]) -> 
 
 
 def _names(names: frozenset[str]) -> str:
-    first = sorted(names)[:NAMED]
+    first = [one if len(one) <= LONGEST else one[:LONGEST] + "…" for one in sorted(names)[:NAMED]]
     return ", ".join(first) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def _tail(report: CheckReport) -> str:
     """The end of the output: where every runner puts what went wrong."""
-    lines = report.shown.strip().splitlines()[-15:]
+    lines = [line[-LONGEST:] for line in report.shown.strip().splitlines()[-15:]]
     return "\n" + "\n".join(lines) if lines else ""

@@ -25,6 +25,8 @@ class Counts:
     failing: frozenset[str] = field(default_factory=frozenset)
     skipping: frozenset[str] = field(default_factory=frozenset)
     names: frozenset[str] | None = None
+    proven: bool = False
+    """A report and a printed summary say the same number."""
 
     @property
     def collected(self) -> int:
@@ -50,12 +52,14 @@ class Counts:
 
 
 def from_junit(report: bytes) -> Counts | None:
-    """Counts of a JUnit XML report, or None where it is none. Entities are refused by size before parsing."""
-    if not report.strip() or b"<!DOCTYPE" in report:
-        return None
+    """Counts of a JUnit XML report, or None where it is none."""
     try:
-        root = ET.fromstring(report)  # noqa: S314 - no DOCTYPE means no entities to expand
-    except ET.ParseError:
+        text = report.decode()
+        # Parsed as text, the encoding it declares counts for nothing, so no entity is declared where none is seen.
+        root = None if "<!DOCTYPE" in text else ET.fromstring(text)  # noqa: S314
+    except (ET.ParseError, ValueError):
+        return None
+    if root is None:
         return None
     passed: set[str] = set()
     failing: set[str] = set()
@@ -93,12 +97,12 @@ _PYTEST_WORDS = {
     "skipped": "skipped",
     "xfailed": "skipped",
 }
-_PYTEST_LINE = re.compile(r"^=*\s*((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s.*$", re.MULTILINE)
+_PYTEST_LINE = re.compile(r"^=*[ \t]*((?:\d+ [a-z]+(?: passed| failed| skipped)?(?:, )?)+) in [\d.]+s.*$", re.MULTILINE)
 _PYTEST_NAME = re.compile(r"^(FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 
 
 def _pytest(text: str) -> Counts | None:
-    total = Counts() if re.search(r"^=*\s*no tests ran in [\d.]+s", text, re.MULTILINE) else None
+    total = Counts() if re.search(r"^=*[ \t]*no tests ran in [\d.]+s", text, re.MULTILINE) else None
     for line in _PYTEST_LINE.finditer(text):
         told = re.findall(r"(\d+) ([a-z]+)", line.group(1))
         if any(word in _PYTEST_WORDS for _, word in told):
@@ -128,7 +132,7 @@ def _unittest(text: str) -> Counts | None:
 
 
 def _go(text: str) -> Counts | None:
-    verbose = re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", text, re.MULTILINE)
+    verbose = re.findall(r"^[ \t]*--- (PASS|FAIL|SKIP): (\S+)", text, re.MULTILINE)
     if not verbose:
         return None
     by = {word: frozenset(n for w, n in verbose if w == word) for word in ("PASS", "FAIL", "SKIP")}
@@ -155,7 +159,7 @@ def _tap(text: str) -> Counts | None:
 
 
 def _javascript(text: str) -> Counts | None:
-    rows = re.findall(r"^\s*Tests:?\s+((?:\d+ \w+(?:, | \| )?)+)", text, re.MULTILINE)
+    rows = re.findall(r"^[ \t]*Tests:?[ \t]+((?:\d+ \w+(?:, | \| )?)+)", text, re.MULTILINE)
     if not rows:
         return None
     told = {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", rows[-1])}

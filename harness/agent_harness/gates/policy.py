@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 import re
-import shlex
+import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -21,10 +20,12 @@ Read = Callable[[str, str], bytes | None]
 ALWAYS_CHECK_CONFIG = (
     "conftest.py",
     "**/conftest.py",
-    "pytest.ini",
-    ".pytest.ini",
-    "pytest.toml",
-    "tox.ini",
+    # pytest takes the first of these from the folder of its arguments upwards.
+    "**/pytest.ini",
+    "**/.pytest.ini",
+    "**/pytest.toml",
+    "**/.pytest.toml",
+    "**/tox.ini",
     "noxfile.py",
     "sitecustomize.py",
     "**/sitecustomize.py",
@@ -35,6 +36,12 @@ ALWAYS_CHECK_CONFIG = (
     "karma.conf.*",
     "phpunit.xml*",
     ".rspec",
+    ".cargo/**",
+    # An installed distribution, to whoever is started beside it: its entry points are loaded as plugins.
+    "**/*.dist-info/**",
+    "**/*.egg-info/**",
+    "**/*.egg-link",
+    "**/*.pth",
     # Files that a runner started in the root would import instead of the real one.
     "pytest.py",
     "pytest/**",
@@ -46,11 +53,32 @@ ALWAYS_CHECK_CONFIG = (
 """Files that change how tests are found, skipped or judged, whatever is written in them."""
 
 
+_TOOL_FILES = ("{}.toml", ".{}.toml", "{}.ini", ".{}.ini", "{}.cfg", ".{}", ".{}.*", ".{}rc", ".{}rc.*", "{}.config.*")
+"""Where a program whose name stands in a check looks for its settings."""
+
+_RUNNERS = frozenset({"pytest", "unittest", "jest", "vitest", "mocha"})
+_SHADOWED = sys.stdlib_module_names | {
+    "iniconfig",
+    "packaging",
+    "exceptiongroup",
+    "tomli",
+    "pygments",
+    "coverage",
+    "py",
+}
+_HOOKS = re.compile(
+    rb"\b(?:_pytest|pytest_plugins|pytest_(?:runtest|pyfunc|collect|itemcollected|report|sessionfinish|unconfigure)\w*)\b"
+)
+"""What nothing but a plugin of the test runner has to name."""
+
+
 def matches(path: str, globs: Sequence[str]) -> str | None:
-    """The first glob that takes a path: `*` within one name, `**` across folders, `dir/` and `dir/**` all below."""
+    """The first glob that takes a path: `*` within one name, `**` across folders, `dir/` and `dir/**` all below.
+
+    Case does not count: some file systems take names that differ only in it for one."""
     for glob in globs:
         pattern = glob + "**" if glob.endswith("/") else glob
-        if re.fullmatch(_regex(pattern), path):
+        if re.fullmatch(_regex(pattern), path, re.DOTALL | re.IGNORECASE):
             return glob
     return None
 
@@ -138,15 +166,32 @@ class PolicyGate:
     def _steers_checks(self, path: str, case: Case, words: frozenset[str]) -> str:
         if matches(path, ALWAYS_CHECK_CONFIG):
             return "check configuration"
-        if path in words and not _is_test(path):
+        name = path.rsplit("/", 1)[-1]
+        if path in words and not (_is_test(path) and words & _RUNNERS):
             return "a script the checks run"
-        if path in {"Makefile", "makefile", "GNUmakefile"} and "make" in words:
-            return "the makefile the checks run"
-        if reader := _SECTIONS.get(path.rsplit("/", 1)[-1]):
-            old, new = (self._read(tree, path) for tree in (case.base, case.candidate.tree))
-            if _settings(reader, old) != _settings(reader, new):
+        if (name in {"Makefile", "makefile", "GNUmakefile"} or name.endswith(".mk")) and "make" in words:
+            return "a makefile the checks run"
+        if matches(
+            name, [glob.format(word) for word in words if re.fullmatch(r"[a-z][\w-]*", word) for glob in _TOOL_FILES]
+        ):
+            return "settings of a program the checks run"
+        if _shadows(path) and self._read(case.base, path) is None:
+            return "a module that Python or pytest would import in place of its own"
+        if name.endswith(".py"):
+            old, new = (self._read(tree, path) or b"" for tree in (case.base, case.candidate.tree))
+            if found := set(_HOOKS.findall(new)) - set(_HOOKS.findall(old)):
+                return f"it reaches into the test runner ({b', '.join(sorted(found)).decode()})"
+        if reader := _SECTIONS.get(name):
+            settings = (_settings(reader, self._read(t, path), words) for t in (case.base, case.candidate.tree))
+            if next(settings) != next(settings):
                 return "its test settings differ"
         return ""
+
+
+def _shadows(path: str) -> bool:
+    """A new top-level module of this path hides one that the checks need."""
+    module = path.removeprefix("src/").removesuffix("/__init__.py").removesuffix(".py")
+    return module != path and module in _SHADOWED
 
 
 def _did(change: Change) -> str:
@@ -161,39 +206,43 @@ def _is_test(path: str) -> bool:
 def _words(checks: Sequence[Check]) -> frozenset[str]:
     words: set[str] = set()
     for check in checks:
-        try:
-            parts = shlex.split(check.command, comments=True)
-        except ValueError:
-            parts = check.command.split()
+        parts = {check.command, *check.command.split(), *re.findall(r"[\w./+-]+", check.command)}
         words |= {part.removeprefix("./") for part in parts}
     return frozenset(words)
 
 
-def _pyproject(text: str) -> Any:
-    tool = tomllib.loads(text).get("tool", {})
-    return {name: tool.get(name) for name in ("pytest", "coverage", "tox", "nox", "hatch")}
+def _pyproject(text: str, words: frozenset[str]) -> Any:
+    data = tomllib.loads(text)
+    tool, points = data.get("tool", {}), data.get("project", {}).get("entry-points", {})
+    judged = {"pytest", "coverage", "tox", "nox", "hatch", *words}
+    return {name: tool.get(name) for name in judged}, points.get("pytest11")
 
 
-def _setup_cfg(text: str) -> Any:
-    parser = configparser.RawConfigParser()
-    parser.read_string(text)
-    return {name: dict(parser[name]) for name in ("tool:pytest", "aliases") if parser.has_section(name)}
+def _setup_cfg(text: str, words: frozenset[str]) -> Any:
+    """The lines of the sections that count, as they stand: tools differ in how they read them."""
+    judged, kept = ("pytest", "coverage", "aliases", "entry_points", *words), []
+    section = ""
+    for line in text.splitlines():
+        section = line if line.lstrip().startswith("[") else section
+        if set(re.findall(r"\w+", section)).intersection(judged):
+            kept.append(line)
+    return kept
 
 
-def _package_json(text: str) -> Any:
+def _package_json(text: str, words: frozenset[str]) -> Any:
     data = json.loads(text)
-    return {name: data.get(name) for name in ("scripts", "jest", "vitest", "mocha", "ava", "c8", "nyc")}
+    return {name: data.get(name) for name in {"scripts", "jest", "vitest", "mocha", "ava", "c8", "nyc", *words}}
 
 
 _SECTIONS = {"pyproject.toml": _pyproject, "setup.cfg": _setup_cfg, "package.json": _package_json}
 
 
-def _settings(reader: Callable[[str], Any], data: bytes | None) -> Any:
+def _settings(reader: Callable[[str, frozenset[str]], Any], data: bytes | None, words: frozenset[str]) -> Any:
     """The judged part of a settings file; text that does not parse counts as its own, so any change to it shows."""
     if data is None:
-        return reader("{}") if reader is _package_json else reader("")
+        return reader("{}" if reader is _package_json else "", words)
     text = data.decode("utf-8", "replace")
     try:
-        return reader(text)
-    except (ValueError, configparser.Error, AttributeError):
+        return reader(text, words)
+    except (ValueError, AttributeError):
         return text

@@ -7,11 +7,12 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
+from unicodedata import normalize
 
 from agent_harness.errors import GitFault, UsageError
 from agent_harness.git import LONG_S, Git, blobs
 from agent_harness.types import Candidate, Change
-from agent_harness.workspace.entries import ABSENT, FILE, LINK, PROGRAM, Entry, leads_out, parse_listing, shown
+from agent_harness.workspace.entries import ABSENT, FILE, LINK, PROGRAM, Entry, folders, leads_out, parse_listing, shown
 from agent_harness.workspace.ignore import IgnoreRules
 from agent_harness.workspace.scan import CaptureLimits, Scan
 
@@ -55,6 +56,7 @@ def capture_tree(
             scan = Scan(before, rules.drop, _importer(stream), limits)
             scan.run(top)
             _judge_links(Git(git_dir), before, scan)
+            _judge_names(before, scan)
             if stream.tell():
                 stream.seek(0)
                 Git(git_dir).run("fast-import", "--quiet", stdin=stream, timeout_s=LONG_S)
@@ -111,6 +113,27 @@ def _judge_links(git: Git, base: Mapping[bytes, Entry], scan: Scan) -> None:
         if reason and not (before.get(path) == target and leads_out(path, before)):
             scan.refuse(path, reason)
             del scan.entries[path]
+
+
+def _judge_names(base: Mapping[bytes, Entry], scan: Scan) -> None:
+    """Leave out new files that some file systems take for another file of the tree, or for a folder of another name."""
+    new = scan.entries.keys() - base.keys()
+    if not new:
+        return
+    kept = scan.entries.keys() - new
+    known = {_folded(path): path for path in (*folders(kept), *kept)}
+    for path in sorted(new):
+        for name in (*sorted(folders([path])), path):
+            other = known.setdefault(_folded(name), name)
+            if other != name:
+                scan.refuse(path, f"where case does not count, its name is that of {shown(other)}")
+                scan.entries.pop(path)
+                scan.links.pop(path, None)
+                break
+
+
+def _folded(path: bytes) -> str:
+    return normalize("NFC", path.decode("utf-8", "surrogateescape")).casefold()
 
 
 def _write_tree(git: Git, base: str, before: Mapping[bytes, Entry], entries: Mapping[bytes, Entry]) -> str:
