@@ -6,7 +6,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -25,6 +25,7 @@ from agent_harness.models.client import ModelClient, Route
 from agent_harness.models.pricing import PriceTable
 from agent_harness.models.recording import RecordingTransport, ReplayTransport
 from agent_harness.models.routes import Rate
+from agent_harness.mounts import declared
 from agent_harness.pipeline import AUDIT_TRAILER, DELIVERED, Life, Parts, Work
 from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEngine, Transport
 from agent_harness.queue import Queue
@@ -33,7 +34,7 @@ from agent_harness.redact import Redactor
 from agent_harness.reviewing import ReviewReport, review
 from agent_harness.stage import Shape, Stage
 from agent_harness.store import Store
-from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, Role, Spend
+from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, Mount, Role, Service, Spend
 from agent_harness.types.kinds import Kind
 from agent_harness.worker import this_worker
 from agent_harness.workspace import HarnessRepository
@@ -133,9 +134,25 @@ class App:
 
     @cached_property
     def image(self) -> str:
-        """The content id of the sandbox image. Raises SandboxUnavailable."""
-        name = self.config.sandbox.image
-        return self.engine.image_id(plugin("image", "own") if name == "own" else name)
+        """The content id of the named sandbox image; empty where a file of the repository makes it. Raises
+        SandboxUnavailable."""
+        sandbox = self.config.sandbox
+        return "" if sandbox.dockerfile or sandbox.devcontainer else self.engine.image_id(named_image(sandbox.image))
+
+    @cached_property
+    def mounts(self) -> tuple[Mount, ...]:
+        """The folders that the project shows inside. Raises UsageError for one that it may not."""
+        return declared(self.config.sandbox.mounts, state=self._state, source=self.source)
+
+    @cached_property
+    def services(self) -> tuple[Service, ...]:
+        """The servers beside every sandbox, their images by content id. Raises SandboxUnavailable."""
+        return tuple(
+            Service(
+                name, self.engine.image_id(named_image(one.image)), one.env, one.command, one.health or "", one.ports
+            )
+            for name, one in self.config.services.items()
+        )
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -181,7 +198,7 @@ class App:
                 check_ready(self.config, role)
             for name in self.config.routes_of(role):
                 Rate.of(self._route(name), self._prices)
-        _ = self.image
+        _ = self.image, self.mounts, self.services
         if self._replay is None:
             plugin("transport", "litellm").preload()
 
@@ -193,6 +210,10 @@ class App:
             return Life(self._parts(), claim, cancelled).live()
         except ClaimLost as error:
             return RunReport(claim.item.id, claim.run, "lost", Exit.INCONCLUSIVE, error.line, {})
+        except (HarnessError, OSError) as error:  # the log or the disk: not the work's fault, nor a vanished worker's
+            with suppress(HarnessError):  # what cannot be written now, the next run sees by our process's end
+                self.queue.settle(claim, Settlement.DEFERRED, reason=str(error))
+            raise
 
     def _nothing(self, item: str | None) -> NothingToDo:
         if item is None:
@@ -222,7 +243,9 @@ class App:
         named = {"run": work.run, "item": work.item, "generation": str(work.generation)}
         labels = {f"agent-harness.{name}": value for name, value in named.items()}
         user = (os.getuid(), os.getgid()) if os.getuid() else (1000, 1000)
-        shape = Shape(self.config.sandbox, self.image, user, labels)
+        shape = Shape(
+            self.config.sandbox, self.image, user, labels, self._state, mounts=self.mounts, services=self.services
+        )
         folder = self._state / "trees" / work.run
         return Stage(folder, self.repository, self.engine, shape=shape, recorder=recorder, clock=self.clock, stop=stop)
 
@@ -296,13 +319,15 @@ class App:
         base = self.repository.fetch(self.source, chosen.base or self.config.project.base)
         commands: tuple[Check, ...] = chosen.checks if chosen.checks is not None else self.config.project.checks
         with self._closing(Unrecorded()) as stage:
+            stage.prepare(base)
+            image = stage.image
             reports = tuple(Checks(stage.checkout, self.redact).on_base(base, commands, Unrecorded()))
         limits = chosen.limits or self.config.limits.limits
         return DryRun(
             item=chosen,
             base=base,
             source=self.redact(self.source),
-            image=self.image,
+            image=image,
             checks=reports,
             problems=tuple(unrunnable(reports, chosen)),
             routes={role: self.config.routes_of(role) for role in self._roles()},
@@ -326,11 +351,19 @@ class App:
         return review(self._parts(), Work(new_run()), base, head, cancelled)
 
     def doctor(self, fix: bool) -> list[Finding]:
-        """Every property of the sandbox, tried. `fix` builds the own image first where it is missing."""
-        name = self.config.sandbox.image
-        if name == "own" and fix:
-            plugin("image", "ensure")(lambda text: logger().warning(text))
-        return self.engine.doctor(plugin("image", "own") if name == "own" else name)
+        """Every property of the sandbox, tried. `fix` builds the own image and pulls others first where missing."""
+        sandbox, say = self.config.sandbox, logger().warning
+        named = [] if sandbox.dockerfile or sandbox.devcontainer else [sandbox.image]
+        for name in dict.fromkeys([*named, *(one.image for one in self.config.services.values())] if fix else ()):
+            if name == "own":
+                plugin("image", "ensure")(say)
+            else:
+                self.engine.pull(name, say)
+        if not sandbox.made:
+            return self.engine.doctor(named_image(sandbox.image))
+        with self._closing(Unrecorded()) as stage:
+            stage.prepare(self.repository.fetch(self.source, self.config.project.base))
+            return self.engine.doctor(stage.image)
 
     def verify(self) -> list[str]:
         """What does not hold of the log, measured by itself and by the roots in delivered commits."""
@@ -341,6 +374,11 @@ class App:
             size, _, root = found.partition(" ")
             points.append((int(size) if size.isdigit() else 0, root))
         return self.audit.verify(points)
+
+
+def named_image(name: str) -> str:
+    """An image's reference; `own` is the project's own."""
+    return str(plugin("image", "own")) if name == "own" else name
 
 
 def new_run() -> str:

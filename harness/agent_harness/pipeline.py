@@ -15,7 +15,7 @@ from pathlib import Path
 from agent_harness import __version__
 from agent_harness.audit import AuditLog
 from agent_harness.config import Config
-from agent_harness.delivery import deliver, message, tip
+from agent_harness.delivery import deliver, landed, message
 from agent_harness.errors import (
     AuditError,
     Cancelled,
@@ -31,6 +31,7 @@ from agent_harness.gates import Case, Gate, judge_all
 from agent_harness.gates.checks import Checks, ChecksGate, unrunnable
 from agent_harness.gates.policy import PolicyGate
 from agent_harness.gates.review import ReviewGate, ReviewSurface
+from agent_harness.guard import Guard, Policy
 from agent_harness.logs import logger
 from agent_harness.ports import Budget, Clock, Environment, Model, Recorder, RoleRunner, Sandbox, Task, Termination
 from agent_harness.queue import Queue, heartbeat
@@ -100,7 +101,10 @@ class Parts:
         model = self.model(role, recorder, stop)
         routes = self.config.routes_of(role)
         protocol = self.config.routes[routes[0]].protocol if routes else "tools"
-        return lambda sandbox: Environment(sandbox, model, recorder, self.clock, self.redact, protocol=protocol)
+        screen = Guard(Policy(self.config.guard.rules, self.config.guard.allow)).refusal
+        return lambda sandbox: Environment(
+            sandbox, model, recorder, self.clock, self.redact, protocol=protocol, screen=screen
+        )
 
     def reviewer(
         self, work: Work, stage: Stage, recorder: Recorder, stop: threading.Event, checks: ChecksGate | None
@@ -163,8 +167,8 @@ class Life:
 
     def live(self) -> RunReport:
         """The whole life; the queue is settled and a receipt issued on every way out."""
-        self._started()
         try:
+            self._started()
             ttl_s = self._parts.config.queue.claim_ttl_s
             with heartbeat(self._parts.queue, self._claim, self._stop.set, ttl_s=ttl_s):
                 end = self._guarded()
@@ -185,15 +189,18 @@ class Life:
             return End(Settlement.DEFERRED, error.exit, "inconclusive", error.line)
         except HarnessError as error:
             return End(Settlement.FAILED, error.exit, "failed", error.line)
+        except OSError as error:
+            return End(Settlement.DEFERRED, Exit.INCONCLUSIVE, "inconclusive", f"this machine could not do it: {error}")
         except Exception as error:  # a bug of ours is never the work's fault
             logger().exception("the harness itself broke", item=self._item.id, run=self._claim.run)
             return End(Settlement.HELD, Exit.INCONCLUSIVE, "held", f"the harness itself broke: {error!r}")
 
     def _work(self) -> End:
         parts, item = self._parts, self._item
-        if commit := self._delivered_before():
-            return End(Settlement.DONE, Exit.OK, "delivered", "an earlier run had delivered it", commit)
+        if end := self._delivered_before():
+            return end
         base = parts.repository.fetch(parts.source, item.base or parts.config.project.base)
+        self._stage.prepare(base)
         commands = item.checks if item.checks is not None else parts.config.project.checks
         checks = Checks(self._stage.checkout, parts.redact)
         before = checks.on_base(base, commands, self._recorder)
@@ -245,12 +252,8 @@ class Life:
 
     def _gates(self, checks: Checks, commands: tuple[Check, ...]) -> list[Gate]:
         parts = self._parts
-
-        def read(tree: str, path: str) -> bytes | None:
-            return parts.repository.read(tree, path, READ_LIMIT)
-
         judged = ChecksGate(checks, commands, self._recorder)
-        gates: list[Gate] = [PolicyGate(parts.config.policy, commands, read), judged]
+        gates: list[Gate] = [PolicyGate(parts.config.policy, commands, parts.read_small, parts.redact), judged]
         if parts.config.review.enabled:
             gates.append(parts.reviewer(self._for, self._stage, self._recorder, self._stop, judged))
         return gates
@@ -309,6 +312,8 @@ class Life:
             deliver(parts.repository, parts.source, commit=commit, branch=item.branch, expected_old=None)
         except HarnessError as error:
             self._recorder.event(Kind.DELIVERY_REFUSED, {"target": item.branch, "reason": error.line})
+            if isinstance(error, DeliveryRefused) and (end := self._delivered_before()):
+                return end  # by a run that lost its claim in the middle of delivering
             raise
         self._recorder.event(Kind.DELIVERY_LANDED, {"target": item.branch, "commit": commit})
         return End(Settlement.DONE, Exit.OK, "delivered", f"delivered on branch {item.branch}", commit)
@@ -325,11 +330,14 @@ class Life:
         }
         self._recorder.event(Kind.RUN_STARTED, told)
 
-    def _delivered_before(self) -> str:
-        """The commit of an earlier run that was killed between delivering and settling, or empty."""
-        intents = self._parts.audit.events(item=self._item.id, kinds=[Kind.DELIVERY_INTENDED])
-        there = tip(self._parts.repository, self._parts.source, self._item.branch) if intents else None
-        return next((e.data["new"] for e in intents if e.data["new"] == there), "")
+    def _delivered_before(self) -> End | None:
+        """The end where an earlier run was killed between delivering and settling, whatever became of its branch."""
+        parts, branch = self._parts, self._item.branch
+        for event in parts.audit.events(item=self._item.id, kinds=[Kind.DELIVERY_INTENDED]):
+            commit = event.data["new"]
+            if landed(parts.repository, parts.source, commit=commit, branch=branch):
+                return End(Settlement.DONE, Exit.OK, "delivered", "an earlier run had delivered it", commit)
+        return None
 
     def _receipt(self) -> str:
         """Issue the receipt of everything so far; returns its digest."""

@@ -18,6 +18,7 @@ from agent_harness.types import (
     Command,
     CommandResult,
     Event,
+    ImagePlan,
     Limits,
     Message,
     ModelRequest,
@@ -134,6 +135,14 @@ class SandboxEngine(Protocol):
     def image_id(self, image: str) -> str:
         """The content id of an image that is present. Raises SandboxUnavailable, saying how to get it."""
 
+    def prepare(self, plan: ImagePlan, say: Callable[[str], None], stopped: Callable[[], bool]) -> str:
+        """The content id of the image that a plan makes, from earlier work where nothing it depends on changed.
+
+        Says each step before it. Raises SandboxUnavailable, ConfigError for what the tree asks for, Cancelled."""
+
+    def pull(self, image: str, say: Callable[[str], None]) -> None:
+        """Fetch an image by its reference, as a step with a limit of its own. Raises SandboxUnavailable."""
+
     def reap(self) -> list[str]:
         """Remove containers whose owner process is gone; returns their names. Never those of a live owner."""
 
@@ -179,10 +188,17 @@ class Task:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+def unscreened(command: str) -> str:
+    """Lets every command pass."""
+    del command
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """What a role run works with. `redact` is applied to every text before it enters the history. `protocol` is
-    the model route's way of asking for tools: `tools` (its own tool calls) or `text` (fenced blocks)."""
+    the model route's way of asking for tools: `tools` (its own tool calls) or `text` (fenced blocks). `screen`
+    says why a command is not run at all, for the model to read; empty where it may run."""
 
     sandbox: Sandbox
     model: Model
@@ -191,6 +207,7 @@ class Environment:
     redact: Callable[[str], str]
     observation_bytes: int = 16 << 10
     protocol: str = "tools"
+    screen: Callable[[str], str] = unscreened
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ def review(parts: Parts, work: Work, base_ref: str, head_ref: str, stop: threadi
     candidate = Candidate(base, repository.tree_of(head), head, repository.changes(base, head))
     stage = parts.stage(work, recorder, stop)
     try:
+        stage.prepare(base)
         gate = parts.reviewer(work, stage, recorder, stop, None)
         (result,) = judge_all([gate], Case(NO_ITEM, base, candidate), recorder, parts.clock)
     finally:

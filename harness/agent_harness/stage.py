@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agent_harness.config import Sandbox as SandboxSettings
 from agent_harness.errors import Cancelled, SandboxLost
+from agent_harness.logs import logger
+from agent_harness.mounts import CACHES, caches
 from agent_harness.ports import Clock, Recorder, Sandbox, SandboxEngine
-from agent_harness.types import Candidate, Mode, Mount, SandboxSpec
+from agent_harness.types import Candidate, ImagePlan, Mode, Mount, SandboxSpec, Service
 from agent_harness.types.kinds import Kind
 from agent_harness.workspace import HarnessRepository
 
@@ -26,12 +29,16 @@ WATCH_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What every sandbox of a run has in common. `image` is a content id; `user` its uid and gid."""
+    """What every sandbox of a run has in common. `image` is a content id, or a reference where the image is made from
+    the base; `user` its uid and gid; `mounts` what the project declares; `state` where its package caches are."""
 
     settings: SandboxSettings
     image: str
     user: tuple[int, int]
     labels: dict[str, str]
+    state: Path
+    mounts: tuple[Mount, ...] = ()
+    services: tuple[Service, ...] = ()
 
 
 class Stage:
@@ -49,7 +56,7 @@ class Stage:
         stop: threading.Event,
     ) -> None:
         self._folder, self._repository, self._engine = folder, repository, engine
-        self._shape = shape
+        self._shape, self.image = shape, shape.image
         self._recorder, self._clock, self._stop = recorder, clock, stop
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._held = hold(folder)
@@ -77,6 +84,37 @@ class Stage:
             gone.append(place.name)
         return gone
 
+    def prepare(self, base: str) -> None:
+        """Settle the image of every sandbox of this run: where it is made, from the base and nothing else.
+
+        Raises SandboxUnavailable, ConfigError, Cancelled."""
+        settings, shape = self._shape.settings, self._shape
+        if not settings.made:
+            return
+        began, tree = self._clock.monotonic(), self._folder / "image"
+        self._repository.materialise(base, tree, uid=shape.user[0], gid=shape.user[1], with_git=bool(settings.setup))
+        plan = ImagePlan(
+            tree=str(tree),
+            reference=shape.image,
+            dockerfile=settings.dockerfile or "",
+            devcontainer=settings.devcontainer or "",
+            devcontainer_env=settings.devcontainer_env or (),
+            setup=settings.setup,
+            setup_files=settings.setup_files,
+            network=settings.setup_network,
+            allow=settings.setup_allow,
+            env={name: value for cache in settings.caches for name, value in CACHES[cache].items()},
+            caches=caches(settings.caches, shape.state, read_only=False),
+            user=shape.user,
+            timeout_s=settings.setup_timeout_s,
+        )
+        try:
+            self.image = self._engine.prepare(plan, lambda text: logger().warning(text), self._stop.is_set)
+        finally:
+            remove_tree(tree)
+        seconds = round(self._clock.monotonic() - began, 3)
+        self._recorder.event(Kind.IMAGE_READY, {"image": self.image, "base": base, "seconds": seconds})
+
     def lay(self, commit: str, name: str) -> Path:
         """A checkout of a commit with a disposable `.git`, owned by the sandbox's user."""
         tree = self._folder / name
@@ -88,10 +126,10 @@ class Stage:
     @contextmanager
     def sandbox(self, purpose: str, mode: Mode, *mounts: Mount) -> Iterator[Sandbox]:
         """A started sandbox, gone at the end. Raises SandboxUnavailable."""
-        starting = {"purpose": purpose, "mode": mode, "image": self._shape.image}
+        starting = {"purpose": purpose, "mode": mode, "image": self.image}
         self._recorder.event(Kind.SANDBOX_STARTING, starting)
         began = self._clock.monotonic()
-        sandbox = self._engine.start(self._spec(mode, mounts))
+        sandbox = self._engine.start(self._spec(purpose, mode, mounts))
         try:
             facts = sandbox.describe()
             told = {"purpose": purpose, "container": facts.get("container", ""), "image": facts.get("image", "")}
@@ -104,8 +142,9 @@ class Stage:
                 raise Cancelled("stopped by a signal or a lost claim") from error
             raise
         finally:
-            sandbox.close()
-        self._recorder.event(Kind.SANDBOX_CLOSED, {"purpose": purpose, "container": told["container"]})
+            closed = shut(sandbox)
+        if closed:
+            self._recorder.event(Kind.SANDBOX_CLOSED, {"purpose": purpose, "container": told["container"]})
 
     @contextmanager
     def checkout(self, commit: str, purpose: str) -> Iterator[Sandbox]:
@@ -134,23 +173,33 @@ class Stage:
             remove_tree(head)
             remove_tree(base)
 
-    def _spec(self, mode: Mode, mounts: tuple[Mount, ...]) -> SandboxSpec:
+    def _spec(self, purpose: str, mode: Mode, mounts: tuple[Mount, ...]) -> SandboxSpec:
         config, (uid, gid) = self._shape.settings, self._shape.user
+        # what the implementer can write to, no judge sees
+        shown = [one for one in self._shape.mounts if one.read_only or purpose == "implementer"]
         return SandboxSpec(
             mode=mode,
-            image=self._shape.image,
+            image=self.image,
             workdir=WORKSPACE,
-            mounts=mounts,
+            mounts=(*mounts, *shown, *caches(config.caches, self._shape.state, read_only=True)),
             labels=self._shape.labels,
+            env={name: value for cache in config.caches for name, value in CACHES[cache].items()},
             memory=config.memory,
             cpus=config.cpus,
             pids=config.pids,
             tmp_size=config.tmp_size,
             network=config.network,
+            allow=config.allow,
+            denied=lambda one: self._denied(purpose, one),
+            gpus=config.gpus or "",
+            services=self._shape.services,
             runtime=config.runtime,
             uid=uid,
             gid=gid,
         )
+
+    def _denied(self, purpose: str, refused: dict[str, Any]) -> None:
+        self._recorder.event(Kind.NETWORK_DENIED, {"where": purpose, **refused})
 
 
 @contextmanager
@@ -161,7 +210,7 @@ def closed_when(stop: threading.Event, sandbox: Sandbox) -> Iterator[None]:
     def watch() -> None:
         while not done.wait(WATCH_S):
             if stop.is_set():
-                sandbox.close()
+                shut(sandbox)
                 return
 
     watcher = threading.Thread(target=watch, name="stop-watch", daemon=True)
@@ -171,6 +220,17 @@ def closed_when(stop: threading.Event, sandbox: Sandbox) -> Iterator[None]:
     finally:
         done.set()
         watcher.join()
+
+
+def shut(sandbox: Sandbox) -> bool:
+    """Close a sandbox; False where the engine did not do it. That takes nothing from what was done inside, and the
+    next run takes the container away."""
+    try:
+        sandbox.close()
+    except SandboxLost as error:
+        logger().warning("a container was left behind", why=error.line)
+        return False
+    return True
 
 
 def _lock_of(folder: Path) -> Path:

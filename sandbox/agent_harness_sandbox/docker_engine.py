@@ -8,13 +8,13 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from agent_harness.errors import HarnessError, SandboxLost, SandboxUnavailable
 from agent_harness.ports import Finding
-from agent_harness.types import Command, CommandEnd, CommandResult, SandboxSpec
+from agent_harness.types import Command, CommandEnd, CommandResult, ImagePlan, SandboxSpec
 from agent_harness_sandbox import egress, policy
 from agent_harness_sandbox.channel import Channel
 from agent_harness_sandbox.client import connect
@@ -248,6 +248,25 @@ class DockerEngine:
         with _unavailable("asking the engine for an image failed"), contextlib.closing(connect(API_S)) as client:
             return _image(client, image)
 
+    def prepare(self, plan: ImagePlan, say: Callable[[str], None], stopped: Callable[[], bool]) -> str:
+        """The content id of the image that a plan makes; what was made earlier from the same is taken."""
+        from agent_harness_sandbox import build
+
+        with (
+            _unavailable("making the sandbox image failed"),
+            contextlib.closing(connect(int(plan.timeout_s))) as client,
+        ):
+            find = lambda image: _found(client, image)
+            return build.prepare(build.Bench(client, find, str(self._owner), say, stopped), plan)
+
+    def pull(self, image: str, say: Callable[[str], None]) -> None:
+        """Fetch an image by its reference, where it is not there."""
+        from agent_harness_sandbox import build
+
+        with _unavailable(f"pulling {image} failed"), contextlib.closing(connect(int(build.PULL_S))) as client:
+            find = lambda image: _found(client, image)
+            build.pull(build.Bench(client, find, str(self._owner), say, lambda: False), image)
+
     def reap(self) -> list[str]:
         """Remove what dead owners left: same machine, and an earlier boot or a process that is gone."""
         removed = []
@@ -308,7 +327,7 @@ def _found(client: Any, image: str) -> tuple[str, dict[str, Any]]:
     try:
         found = client.images.get(image)
     except ImageNotFound as fault:
-        how = "python -m agent_harness_sandbox.image" if image == OWN_IMAGE else f"docker pull {image}"
+        how = "python -m agent_harness_sandbox.image" if image == OWN_IMAGE else "agent-harness doctor --fix"
         raise SandboxUnavailable(f"the engine has no image {image}", next=f"run `{how}`") from fault
     wrong = arch_problem(found.attrs, client.version())
     if wrong:

@@ -60,7 +60,7 @@ def ensure(say: Say) -> str:
     try:
         if _present(client):
             return OWN_IMAGE
-        with _one_builder(say):
+        with one_builder(say):
             if not _present(client):
                 _build(client, say)
         return OWN_IMAGE
@@ -94,7 +94,7 @@ def _present(client: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _one_builder(say: Say) -> Iterator[None]:
+def one_builder(say: Say) -> Iterator[None]:
     """A file lock of this user, so that two processes do not build the same image at once."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent-harness"
     try:

@@ -146,7 +146,7 @@ def _host_config(spec: SandboxSpec) -> dict[str, Any]:
         "GroupAdd": [],
         "ReadonlyRootfs": True,
         "Tmpfs": dict.fromkeys(TMPFS, tmpfs),
-        "Mounts": [_mount(mount.source, mount.target, mount.read_only) for mount in spec.mounts],
+        "Mounts": [mount(one.source, one.target, one.read_only) for one in spec.mounts],
         "Binds": [],
         "VolumesFrom": [],
         "Devices": [],
@@ -179,7 +179,7 @@ def _gpus(wanted: str) -> list[dict[str, Any]]:
     return [{"Count": -1 if wanted == "all" else int(wanted), "Capabilities": [["gpu"]]}]
 
 
-def _mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
+def mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
     """A structured mount: names with spaces and colons hold. Not recursive: a mount inside the source would stay
     writable in a read-only one on engines before 25."""
     return {

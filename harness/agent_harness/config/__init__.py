@@ -13,6 +13,7 @@ from agent_harness.config.shape import (
     RoleSettings,
     RouteSettings,
     Sandbox,
+    ServiceSettings,
     State,
 )
 
@@ -28,6 +29,7 @@ __all__ = [
     "RoleSettings",
     "RouteSettings",
     "Sandbox",
+    "ServiceSettings",
     "State",
     "check_ready",
     "find_project",

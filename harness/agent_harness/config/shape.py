@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, PlainValidator, PrivateAttr
+from pydantic import BaseModel, ConfigDict, PlainValidator, PrivateAttr, model_validator
 
 from agent_harness.config import values
-from agent_harness.types import NANO, Check, Limits, canonical, digest
+from agent_harness.guard.rules import RULES
+from agent_harness.types import NANO, Check, Limits, Mount, canonical, digest
 
 Whole: TypeAlias = Annotated[int, PlainValidator(values.whole)]
 Number: TypeAlias = Annotated[float, PlainValidator(values.number)]
@@ -22,6 +23,17 @@ UsdCeiling: TypeAlias = Annotated[Decimal, PlainValidator(values.usd_ceiling)]
 Globs: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.globs)]
 Names: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.names)]
 Protocol: TypeAlias = Annotated[str, PlainValidator(values.one_of("tools", "text"))]
+
+Texts: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.texts)]
+Places: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.endpoints)]
+Network: TypeAlias = Annotated[str, PlainValidator(values.one_of("none", "full"))]
+
+CACHES = ("pip", "npm", "cargo", "go")
+MANIFESTS = (
+    *("pyproject.toml", "setup.py", "setup.cfg", "requirements*.txt", "uv.lock", "poetry.lock", "Pipfile.lock"),
+    *("package.json", "package-lock.json", "yarn.lock", "pnpm-lock.yaml", "Cargo.toml", "Cargo.lock"),
+    *("go.mod", "go.sum", "Gemfile", "Gemfile.lock", "pom.xml", "build.gradle"),
+)
 
 PROTECTED = (
     "harness.toml",
@@ -72,16 +84,66 @@ class Sandbox(Section):
     """The container that commands run in. Sizes are bytes, or a number with k, m or g."""
 
     image: Text = "own"
-    """`own` is the small image that `doctor --fix` builds."""
+    """`own` is the small image that `doctor --fix` builds; else a reference that the engine has."""
+    dockerfile: Text | None = None
+    """Path in the repository: the image is built from the base commit's version of it, in place of `image`."""
+    devcontainer: Text | None = None
+    """Path in the repository of a devcontainer.json, in place of `image`; what it may ask for is in the manual."""
+    devcontainer_env: Names | None = None
+    """Its variables that are taken over."""
+    setup: Texts = ()
+    """Commands run once, as root, on a checkout of the base; what they leave outside /workspace is the image."""
+    setup_files: Globs = MANIFESTS
+    """When one of these changes, the set-up is run anew."""
+    setup_network: Network = "none"
+    """Of the set-up and of a build."""
+    setup_allow: Places = ()
+    """Of the set-up alone, as `allow` is of the commands."""
+    setup_timeout_s: Number = 1800.0
+    """Longest time of a build, and of a set-up."""
     memory: Size = 2 << 30
     cpus: Number = 2.0
     pids: Whole = 512
     tmp_size: Size = 512 << 20
-    network: Annotated[str, PlainValidator(values.network)] = "none"
+    network: Network = "none"
+    """`full` is all that the engine's default network reaches, this machine's ports included."""
+    allow: Places = ()
+    """`host:port` pairs that are reached through the harness's own proxy while the network stays none."""
+    mounts: Annotated[tuple[Mount, ...], PlainValidator(values.mounts)] = ()
+    """Folders shown inside. A writable one is there for the implementer alone: what judges never sees it."""
+    caches: Annotated[tuple[str, ...], PlainValidator(values.some_of(*CACHES))] = ()
+    """Package caches of this project: the set-up fills them, everything else only reads them."""
+    gpus: Annotated[str, PlainValidator(values.gpus)] | None = None
+    """`all`, or how many."""
     runtime: Text | None = None
     """A container runtime of the engine, such as `runsc`; the engine's default where absent."""
     timeout_s: Number | None = None
     """Longest time of one command of a role; the role's own where absent. Checks have their own."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if (self.image != "own") + (self.dockerfile is not None) + (self.devcontainer is not None) > 1:
+            raise ValueError("names more than one of image, dockerfile and devcontainer")
+        if (self.allow and self.network == "full") or (self.setup_allow and self.setup_network == "full"):
+            raise ValueError('has an allow list beside the network "full", which needs none')
+        return self
+
+    @property
+    def made(self) -> bool:
+        """Whether the image is made from what the base commit holds."""
+        return bool(self.dockerfile or self.devcontainer or self.setup)
+
+
+class ServiceSettings(Section):
+    """A server that checks or roles need: beside every sandbox, on its loopback (as `localhost` and by its name)."""
+
+    image: Text
+    env: Annotated[dict[str, str], PlainValidator(values.variables)] = {}
+    command: Texts = ()
+    health: Text | None = None
+    """A shell command inside the service that succeeds once it can be used."""
+    ports: Annotated[tuple[int, ...], PlainValidator(values.ports)] = ()
+    """Each has to accept a connection before the first command."""
 
 
 class Ceilings(Section):
@@ -155,6 +217,21 @@ class ReviewSettings(Section):
     enabled: Flag = True
 
 
+class GuardSettings(Section):
+    """Screening of the roles' commands before they run: beside the sandbox's boundary, never instead of it."""
+
+    enabled: Flag = True
+    refuse: Annotated[tuple[str, ...], PlainValidator(values.some_of(*RULES))] = tuple(RULES)
+    """Names of the rules in force."""
+    allow: Texts = ()
+    """Programs let through all the same: shell patterns over their words, such as `git push /tmp/*`."""
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules in force; none where the guard is off."""
+        return self.refuse if self.enabled else ()
+
+
 class State(Section):
     """Where the queue and the log are."""
 
@@ -169,11 +246,13 @@ class Config(Section):
     project: Project = Project()
     policy: Policy = Policy()
     sandbox: Sandbox = Sandbox()
+    services: dict[str, ServiceSettings] = {}
     limits: Ceilings = Ceilings()
     roles: dict[str, RoleSettings] = {}
     routes: dict[str, RouteSettings] = {}
     queue: QueueSettings = QueueSettings()
     review: ReviewSettings = ReviewSettings()
+    guard: GuardSettings = GuardSettings()
     state: State = State()
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
@@ -249,6 +328,8 @@ def plain(value: object) -> Any:
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, tuple):
         return [plain(one) for one in value]
+    if isinstance(value, Mount):
+        return {"source": value.source, "target": value.target, "read_only": value.read_only}
     if isinstance(value, Check):
         table = {"run": value.command, "kind": value.kind.value, "timeout_s": value.timeout_s}
         return table | ({"no_worse": True} if value.no_worse else {})

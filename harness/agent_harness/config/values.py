@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import PurePosixPath
 from typing import Any
 
-from agent_harness.types import Check, CheckKind
+from agent_harness.types import Check, CheckKind, Mount, endpoint
 
 SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 USERINFO = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]+@")
@@ -136,12 +136,51 @@ def database(value: object) -> str:
     return found
 
 
-def network(value: object) -> str:
-    """A container network that is not the host's own nor another container's."""
-    found = name(value)
-    if found in {"host", "container"}:
-        raise ValueError(f'must not be {shown(found)}: a sandbox has "none", or a network of its own')
+def endpoints(value: object) -> tuple[str, ...]:
+    """Places of a network, each host and port."""
+    for one in array(value):
+        endpoint(text(one))
+    return tuple(text(one) for one in array(value))
+
+
+def gpus(value: object) -> str:
+    """`all`, or how many."""
+    return "all" if value == "all" else str(whole(value))
+
+
+def ports(value: object) -> tuple[int, ...]:
+    """Ports of a service."""
+    found = tuple(whole(one) for one in array(value))
+    if any(one > 65535 for one in found):
+        raise ValueError(f"must hold ports from 1 to 65535, not {shown(list(found))}")
     return found
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """A list of texts."""
+    return tuple(text(one) for one in array(value))
+
+
+def variables(value: object) -> dict[str, str]:
+    """Environment variables. Their values stand in the configuration, so they are no secrets."""
+    if isinstance(value, dict):
+        return {variable(key): text(one) for key, one in value.items()}
+    raise ValueError(f'must be a table such as {{ NAME = "value" }}, not {shown(value)}')
+
+
+def mounts(value: object) -> tuple[Mount, ...]:
+    """Folders of this machine that are shown inside: tables of `source`, `target` and `read_only`."""
+    found = []
+    for one in array(value):
+        if not isinstance(one, dict) or not {"source", "target"} <= set(one) <= {"source", "target", "read_only"}:
+            raise ValueError('must hold tables such as {source = "/data", target = "/data", read_only = true}')
+        found.append(Mount(text(one["source"]), text(one["target"]), flag(one.get("read_only", True))))
+    return tuple(found)
+
+
+def some_of(*allowed: str) -> Callable[[object], tuple[str, ...]]:
+    """A list of some words."""
+    return lambda value: tuple(one_of(*allowed)(one) for one in array(value))
 
 
 def one_of(*allowed: str) -> Callable[[object], str]:

@@ -69,7 +69,11 @@ class ImagePlan:
     """Paths in the tree whose contents the set-up depends on; all of the tree where there is none."""
     network: str = "none"
     allow: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the set-up alone."""
     caches: tuple[Mount, ...] = ()
+    user: tuple[int, int] = (1000, 1000)
+    """Who owns what the set-up leaves in the caches."""
     timeout_s: float = 1800.0
 
 

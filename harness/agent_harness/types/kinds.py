@@ -20,6 +20,7 @@ class Kind(StrEnum):
     RUN_ENDED = "run.ended"  # outcome, exit, reason, seconds
 
     WORKSPACE_READY = "workspace.ready"  # base, files, seconds
+    IMAGE_READY = "image.ready"  # image, base, seconds (only where it is made from the base)
     SANDBOX_STARTING = "sandbox.starting"  # purpose (implementer|reviewer|checks-base|checks-candidate), mode, image
     SANDBOX_READY = "sandbox.ready"  # purpose, container, image, seconds
     SANDBOX_CLOSED = "sandbox.closed"  # purpose, container
@@ -33,6 +34,7 @@ class Kind(StrEnum):
 
     COMMAND_STARTED = "command.started"  # where (role run or gate), command
     COMMAND_ENDED = "command.ended"  # where, end, exit_code, bytes, seconds, output (body digest)
+    NETWORK_DENIED = "network.denied"  # where, host, port, why, count
     EDIT_MADE = "edit.made"  # where, path, edits
     TOOL_REFUSED = "tool.refused"  # where, tool, reason
 

@@ -1,0 +1,103 @@
+"""Which folders of this machine a project may show inside its sandboxes, and its package caches."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from agent_harness.errors import UsageError
+from agent_harness.types import Mount
+
+OURS = ("/workspace", "/base", "/tmp", "/scratch", "/cache", "/run", "/var/run", "/proc", "/dev", "/sys", "/etc")  # noqa: S108
+"""Places inside that are the harness's or the kernel's own."""
+HOST = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/var/lib/docker", "/var/lib/containerd")
+"""Folders of the host with its devices, sockets, keys and engine."""
+KEYS = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".config", ".git-credentials")
+CACHES = {
+    "pip": {"PIP_CACHE_DIR": "/cache/pip"},
+    "npm": {"npm_config_cache": "/cache/npm", "npm_config_logs_max": "0"},
+    "cargo": {"CARGO_HOME": "/cache/cargo"},
+    "go": {"GOMODCACHE": "/cache/go"},
+}
+
+
+def declared(mounts: Sequence[Mount], *, state: Path, source: str, table: str | None = None) -> tuple[Mount, ...]:
+    """The mounts a project asks for, each source resolved. `source` is the repository, `table` the kernel's list of
+    mount points in place of this machine's. Raises UsageError for one that would open the host or a judge."""
+    points = _points(Path("/proc/self/mountinfo").read_text(errors="replace") if table is None else table)
+    found = []
+    for mount in mounts:
+        path = Path(mount.source).expanduser()
+        resolved = path.resolve()
+        why = _source(mount, path, resolved, _closed(state, source)) or _target(mount.target)
+        below = next((point for point in points if point != resolved and point.is_relative_to(resolved)), None)
+        if not why and _within(Path(source).resolve(), resolved):
+            why = "it is the repository, or holds it"
+        if not why and below:
+            why = f"{below} is mounted below it"
+        if not why and not mount.read_only and _within(resolved, Path(source).resolve()):
+            why = "it is in the repository, and no run changes your checkout"
+        if why:
+            raise UsageError(f"sandbox.mounts: {mount.source} at {mount.target} is refused", why=why)
+        found.append(Mount(str(resolved), posixpath.normpath(mount.target), mount.read_only))
+    _apart(found)
+    return tuple(found)
+
+
+def caches(names: Iterable[str], state: Path, *, read_only: bool) -> tuple[Mount, ...]:
+    """The folders of a project's package caches, made where they are not there yet."""
+    found = []
+    for name in names:
+        folder = state / "caches" / name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        found.append(Mount(str(folder), f"/cache/{name}", read_only))
+    return tuple(found)
+
+
+def _within(one: Path, other: Path) -> bool:
+    return one == other or one.is_relative_to(other)
+
+
+def _closed(state: Path, source: str) -> list[Path]:
+    """Folders that no mount may hold, nor lie in."""
+    home = Path.home()
+    return [*map(Path, HOST), state.resolve(), Path(source).resolve() / ".git", *(home / name for name in KEYS)]
+
+
+def _source(mount: Mount, path: Path, resolved: Path, closed: list[Path]) -> str:
+    """Why a source may not be shown, or empty."""
+    if not path.is_absolute():
+        return "its source is not an absolute path"
+    if not (resolved.is_dir() or resolved.is_file()):
+        return f"{mount.source} is no file or folder"
+    hit = next((one for one in closed if _within(resolved, one) or one.is_relative_to(resolved)), None)
+    if resolved == Path("/"):
+        return "it is the whole machine"
+    return f"{hit} is closed, and it holds or is in it" if hit else ""
+
+
+def _target(target: str) -> str:
+    place = posixpath.normpath(target)
+    if not target.startswith("/") or place in {"/", "//"}:
+        return "its target is no place inside"
+    hit = next((one for one in OURS if _within(Path(place), Path(one)) or _within(Path(one), Path(place))), "")
+    return f"its target covers {hit}" if hit else ""
+
+
+def _apart(mounts: Sequence[Mount]) -> None:
+    """No writable source may show through another mount, and no target lie in another."""
+    for index, one in enumerate(mounts):
+        for other in mounts[index + 1 :]:
+            for first, second in ((one, other), (other, one)):
+                sources = _within(Path(first.source), Path(second.source))
+                if sources and not (first.read_only and second.read_only):
+                    raise UsageError(f"sandbox.mounts: {first.source} and {second.source} overlap, and one is writable")
+                if _within(Path(first.target), Path(second.target)):
+                    raise UsageError(f"sandbox.mounts: the targets {first.target} and {second.target} overlap")
+
+
+def _points(table: str) -> list[Path]:
+    """The mount points of a mountinfo table; the kernel writes blanks in octal."""
+    rows = [line.split(" ") for line in table.splitlines()]
+    return [Path(row[4].encode().decode("unicode_escape").encode("latin-1").decode()) for row in rows if len(row) > 4]
