@@ -17,7 +17,7 @@ from agent_harness.ports import Budget, Environment, RoleRunner, Sandbox, Task, 
 from agent_harness.types import Candidate, Ended, GateOutcome, GateResult, Role, RoleResult
 
 DIFF_SHOWN = 48 << 10
-"""Bytes of a diff put into the prompt; past that the reviewer is told so and has to read."""
+"""Characters of a diff put into the prompt; past that the reviewer is told so and has to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,13 @@ class ReviewGate:
         return self._verdict(self.result)
 
     def _task(self, case: Case, redact: Callable[[str], str]) -> Task:
-        raw = self._surface.diff(case.base, case.candidate.commit)
-        complete = len(raw) <= DIFF_SHOWN
-        diff = redact(raw[:DIFF_SHOWN].decode("utf-8", "replace"))
+        whole = redact(self._surface.diff(case.base, case.candidate.commit).decode("utf-8", "replace"))
+        complete, diff = len(whole) <= DIFF_SHOWN, whole[:DIFF_SHOWN]
         changed = tuple(change.shown for change in case.candidate.changes)
         note = (
             "The whole diff:"
             if complete
-            else f"The first {DIFF_SHOWN} of {len(raw)} bytes of the diff; read every changed file that is cut:"
+            else f"The first {DIFF_SHOWN} of {len(whole)} characters of the diff; read every changed file that is cut:"
         )
         variables = {
             "title": redact(case.item.title),
