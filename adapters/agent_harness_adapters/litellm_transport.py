@@ -38,6 +38,9 @@ _INVENTED = {408, 500}
 
 _PREFIXES = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Timeout): |\w+Exception - |LiteLLM: )*")
 
+_MOST_TOKENS, _MOST_USD = 1 << 32, 1_000_000
+"""More than one call can use or cost; a figure beyond is not believed."""
+
 _NEXT: Mapping[ModelFaultKind, str] = {
     ModelFaultKind.CAP: "raise the account's limit or add a second route",
     ModelFaultKind.REFUSED: "check the route's model and base_url",
@@ -218,15 +221,15 @@ def _extra(part: Any) -> Mapping[str, Any]:
 
 def _calls(given: Sequence[Any]) -> tuple[ToolCall, ...]:
     """The tool calls, each with an id of its own: some servers send none, or one twice."""
-    out: list[ToolCall] = []
+    out: dict[str, ToolCall] = {}
     for index, call in enumerate(given):
         arguments = call.function.arguments
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
         name = str(call.id or f"call_{index}")
-        if any(other.id == name for other in out):
+        while name in out:
             name = f"{name}_{index}"
-        out.append(ToolCall(name, str(call.function.name or ""), _text(text)))
-    return tuple(out)
+        out[name] = ToolCall(name, str(call.function.name or ""), _text(text))
+    return tuple(out.values())
 
 
 def _usage(answer: Any, said: Any, request: ModelRequest) -> Usage:
@@ -234,6 +237,8 @@ def _usage(answer: Any, said: Any, request: ModelRequest) -> Usage:
     given = getattr(answer, "usage", None)
     details = getattr(given, "prompt_tokens_details", None)
     prompt, output = _whole(given, "prompt_tokens"), _whole(given, "completion_tokens")
+    read = _whole(details, "cached_tokens") or _whole(given, "cache_read_input_tokens")
+    wrote = _whole(details, "cache_creation_tokens") or _whole(given, "cache_creation_input_tokens")
     counted = prompt == 0 or (output == 0 and said is not None)
     if counted:
         wire = [[_message(message) for message in request.messages], [str(tool) for tool in request.tools]]
@@ -242,8 +247,8 @@ def _usage(answer: Any, said: Any, request: ModelRequest) -> Usage:
     return Usage(
         prompt,
         output,
-        cache_read=min(prompt, _whole(details, "cached_tokens") or _whole(given, "cache_read_input_tokens")),
-        cache_write=_whole(details, "cache_creation_tokens") or _whole(given, "cache_creation_input_tokens"),
+        cache_read=min(prompt, read),
+        cache_write=min(max(0, prompt - read), wrote),
         reasoning=_whole(getattr(given, "completion_tokens_details", None), "reasoning_tokens"),
         counted=counted,
     )
@@ -258,8 +263,9 @@ def _written(said: Any) -> int:
 
 
 def _whole(holder: Any, name: str) -> int:
+    """A count; 0 where it is none, or none that can be true."""
     value = getattr(holder, name, None)
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if isinstance(value, int) and 0 < value <= _MOST_TOKENS and value is not True else 0
 
 
 def _reported(cost: Any) -> int | None:
@@ -267,10 +273,11 @@ def _reported(cost: Any) -> int | None:
     if isinstance(cost, bool) or not isinstance(cost, int | float | str):
         return None
     try:
-        whole = int((Decimal(str(cost)) * NANO).to_integral_value(rounding="ROUND_CEILING"))
-    except (InvalidOperation, ValueError, OverflowError):
+        exact = Decimal(str(cost))
+        fits = 0 <= exact <= _MOST_USD  # before it is made a whole number, which may have a million digits
+    except InvalidOperation:
         return None
-    return whole if whole >= 0 else None
+    return int((exact * NANO).to_integral_value(rounding="ROUND_CEILING")) if fits else None
 
 
 def _failure(error: BaseException) -> Failure:
@@ -290,7 +297,7 @@ def _failure(error: BaseException) -> Failure:
     if not headers and status in _INVENTED:
         status = 200 if "malformed_body" in codes else 0
     named = tuple(code for code in dict.fromkeys(codes) if not code.isdigit())
-    return Failure(status, named, message or _PREFIXES.sub("", str(error)), headers)
+    return Failure(status, named, message or _PREFIXES.sub("", str(error)).partition("Traceback")[0], headers)
 
 
 def _inner(body: object) -> Mapping[str, Any]:
@@ -314,5 +321,11 @@ def _by_name(error: BaseException) -> list[str]:
         "BudgetExceededError": "budget_exceeded",
     }
     found = [code for name, code in names.items() if type(error).__name__ == name]
-    unreadable = ("Received response - <", "Empty or invalid response", "Expecting value", "with no 'choices'")
+    unreadable = (
+        "Received response - <",
+        "Empty or invalid response",
+        "Expecting value",
+        "with no 'choices'",
+        "Invalid response object",
+    )
     return found + (["malformed_body"] if any(words in str(error) for words in unreadable) else [])

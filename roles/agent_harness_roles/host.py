@@ -130,7 +130,7 @@ class RunHost:
         environment, role = self._run.environment, self._run.role
         script = arguments["command"]
         most = min(role.command_timeout_s, self._run.budget.seconds_left())
-        timeout_s = min(float(arguments.get("timeout_s", most)), most)
+        timeout_s = float(min(arguments.get("timeout_s", most), most))
         where = {"where": self._run.role_run}
         environment.recorder.event(Kind.COMMAND_STARTED, {**where, "command": script})
         result = environment.sandbox.execute(Command(script, timeout_s, keep=environment.observation_bytes))

@@ -22,6 +22,8 @@ _NO_CALL = (
     "Your reply called no tool, so nothing was done. Text alone does nothing and ends nothing. "
     "Call a tool: bash to look or run, submit when you are finished."
 )
+MAX_CALLS = 64
+"""Calls that one reply may make: it is one step, and each is carried out and recorded."""
 _OTHER = "not run: another call in the same reply was not valid; send this one again"
 
 
@@ -72,6 +74,8 @@ class ReplyReader:
     def _wrong(self, finish: Finish, found: Sequence[_Read], *, empty: bool) -> list[str]:
         if finish is Finish.LENGTH:
             return [_CUT for _ in found] or [_CUT]
+        if len(found) > MAX_CALLS:
+            return [f"not run: {len(found)} calls in one reply; make at most {MAX_CALLS}"] * len(found)
         if not found:
             return [_EMPTY if empty else _NO_CALL]
         if any(read.problem for read in found):

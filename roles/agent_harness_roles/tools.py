@@ -69,7 +69,7 @@ class Toolbox:
         if name not in self._validators:
             return None, f"there is no tool {clean(name)[:40]!r}; the tools are: {', '.join(self._validators)}"
         try:
-            value = _tidy(json.loads(text, strict=False))
+            value = _tidy(json.loads(text, strict=False, parse_constant=_no_number))
         except (ValueError, RecursionError) as fault:
             return None, f"the arguments of {name} are not valid JSON ({fault}); send the whole call again"
         if not isinstance(value, dict):
@@ -99,9 +99,13 @@ def kept(text: str, value: JSON | None) -> str:
 def _read(text: str) -> Any:
     """What a provider would read, None when it could not."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return None
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
 
 
 def _told(error: Any) -> str:

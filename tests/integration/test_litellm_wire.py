@@ -132,6 +132,44 @@ def test_usage_and_the_providers_own_cost():
     assert ask(say("hi"))[0].nanousd is None
 
 
+@pytest.mark.parametrize(
+    ("told", "input_", "nanousd"),
+    [
+        ({"prompt_tokens": -5}, None, None),
+        ({"prompt_tokens": 10**4000}, None, None),
+        ({"prompt_tokens": 70, "cost": "1e999999999"}, 70, None),
+        ({"prompt_tokens": 70, "cost": "1e200000"}, 70, None),
+        ({"prompt_tokens": 70, "cost": -1}, 70, None),
+        ({"prompt_tokens": 70, "cost": float("nan")}, 70, None),
+        ({"prompt_tokens": 70, "cost": 0.5}, 70, 500_000_000),
+        (
+            {"prompt_tokens": 70, "prompt_tokens_details": {"cached_tokens": 99, "cache_creation_tokens": 10**9}},
+            70,
+            None,
+        ),
+    ],
+)
+def test_figures_that_cannot_be_true_are_not_believed(told, input_, nanousd):
+    reply, _ = ask({"body": json.dumps(answer({"completion_tokens": 3, **told}))})
+    assert reply.nanousd == nanousd
+    assert reply.usage.counted is (input_ is None)
+    assert reply.usage.input == input_ or input_ is None
+    assert reply.usage.cache_read + reply.usage.cache_write <= reply.usage.input < 10_000
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 1.5e30}, {"prompt_tokens": "many"}, [1, 2]])
+def test_usage_that_no_client_can_read_is_a_malformed_answer(usage):
+    with pytest.raises(ModelFault) as caught:
+        ask({"body": json.dumps(answer(usage))})
+    assert caught.value.kind is ModelFaultKind.MALFORMED
+    assert "Traceback" not in caught.value.line
+
+
+def answer(usage):
+    choice = {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
+    return {"id": "x", "object": "chat.completion", "model": "m-1", "choices": [choice], "usage": usage}
+
+
 def test_without_usage_an_upper_bound_is_counted_and_says_so():
     reply, seen = ask(say("hello", usage=None))
     assert reply.usage.counted

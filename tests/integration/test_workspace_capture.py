@@ -200,6 +200,18 @@ def test_setuid_is_refused(capture, tree):
     assert seen.changes == ()
 
 
+def test_names_that_some_systems_take_for_another_file_are_refused(ours, tmp_path):
+    make(tmp_path / "b", {"src/a.py": b"1", "Old": b"", "old": b""})
+    base, tree = ours.fetch(str(tmp_path / "b"), "HEAD"), tmp_path / "t2"
+    ours.materialise(base, tree, uid=os.getuid(), gid=os.getgid())
+    for name in ("src/A.py", "SRC/new.py", "caf\u00e9", "cafe\u0301", "src/b.py", "old.py"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_text("2")
+    found = ours.capture(base, tree, keep_as="", message="m")
+    assert [refusal.path for refusal in found.refusals] == ["SRC/new.py", "café", "src/A.py"]
+    assert statuses(found) == {"cafe\u0301": "A", "src/b.py": "A", "old.py": "A"}
+
+
 def test_nested_repositories_are_refused_and_hide_nothing(capture, tree):
     git(tree / "src", "init", "-q")
     make(tree / "vendor", {"x": b"1"})

@@ -20,7 +20,10 @@ def change(path, *, old="100644", new="100644", size=10, binary=False):
 def judge(*changes, item=ITEM, policy=None, files=None, checks=("python3 -m pytest -q",), refusals=()):
     files = files or {}
     gate = PolicyGate(
-        policy or Policy(keep=("tests/**",)), [Check(c) for c in checks], lambda tree, path: files.get((tree, path))
+        policy or Policy(keep=("tests/**",)),
+        [Check(c) for c in checks],
+        lambda tree, path: files.get((tree, path)),
+        lambda text: text.replace("KEY", "[redacted]"),
     )
     return gate.judge(Case(item, "base", Candidate("base", "tree", "commit", changes, refusals)))
 
@@ -66,6 +69,7 @@ def test_an_ordinary_change_passes():
         (change("tests/Test_a.py"), "kept by"),
         (change("big", size=2_000_000), "max_file_bytes"),
         (change("logo.png", binary=True), "binary"),
+        (change("setup.cfg", new="120000"), "a link"),
         (change("vendor/x", new="160000"), "submodule"),
     ],
 )
@@ -111,6 +115,13 @@ def test_an_item_may_ask():
 def test_settings_files_are_read(name, old, new, stops):
     result = judge(change(name), files={("base", name): old, ("tree", name): new})
     assert (result.outcome is GateOutcome.FAIL) is stops
+
+
+def test_a_key_is_not_delivered():
+    files = {("tree", "a"): b"a KEY", ("tree", "b"): b"KEY", ("base", "b"): b"KEY"}
+    assert judge(change("a"), change("b"), files=files).reasons == (
+        "a: it holds a key of the harness's own configuration",
+    )
 
 
 def test_scripts_the_checks_run():

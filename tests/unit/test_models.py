@@ -254,6 +254,15 @@ def test_a_failed_call_that_was_billed_is_charged():
     assert (failed["fault"], failed["nanousd"], failed["usage"]["input"]) == ("malformed", 200_000, 100)
 
 
+def test_an_answer_that_nobody_can_read_is_charged_as_the_most_it_can_have_cost():
+    desk = Desk(main=[fault("malformed"), reply(usage=Usage(1, 1))])
+    desk.ask()
+    asked, failed = desk.recorder.of("model.asked")[0], desk.recorder.of("model.failed")[0]
+    assert failed["nanousd"] == asked["worst"]["nanousd"] == desk.budget.spent().nanousd - 11_000
+    assert failed["usage"]["counted"]
+    assert desk.budget.spent().tokens == asked["worst"]["tokens"] + 2
+
+
 # --- the ladder ---------------------------------------------------------------------------------------------
 
 

@@ -81,6 +81,7 @@ def test_durations_hide_no_loop_and_waiting_is_none():
         ("bash", '{"command": ""}', "command"),
         ("bash", '{"command": "ls", "cwd": "/"}', "cwd"),
         ("bash", '{"command": "a\\u0000b"}', "NUL"),
+        ("bash", '{"command": "a", "timeout_s": NaN}', "not a number"),
         ("edit", '{"path": "a"}', "either"),
         ("edit", '{"path": "a", "edits": [], "content": ""}', "either"),
         ("edit", '{"path": "a", "edits": [{"old": "", "new": "x"}]}', "edits.0.old"),
@@ -96,11 +97,11 @@ def test_arguments_that_do_not_fit_are_explained(name, text, words):
 def test_arguments_kept_in_the_history_can_always_be_read():
     good = '{"command":  "ls"}'
     assert kept(good, json.loads(good)) == good
-    for text in ("{", "null", "\0", '{"a": "\\ud800"}', '{"a": "x\ny"}', "[" * 100_000, ""):
+    for text in ("{", '{"a": NaN}', "null", "\0", '{"a": "\\ud800"}', '{"a": "x\ny"}', "[" * 100_000, ""):
         value, _ = BOX.parse("bash", text)
         again = json.loads(kept(text, value))
         assert isinstance(again, dict)
-        json.dumps(again, ensure_ascii=False).encode()
+        json.dumps(again, ensure_ascii=False, allow_nan=False).encode()
 
 
 def test_raw_newlines_in_json_are_taken():

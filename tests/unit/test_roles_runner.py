@@ -160,6 +160,12 @@ def test_one_bad_call_stops_the_reply_and_the_malformed_one_stays_in_the_history
     assert [d["tool"] for d in kit.recorder.of("tool.refused")] == ["bash"]
 
 
+def test_a_reply_makes_only_so_many_calls(kit):
+    kit.run(says(*[bash("touch made", f"c{n}") for n in range(65)]), says(bash("ls")), says(SUBMIT))
+    assert not (kit.root / "made").exists()
+    assert "65 calls in one reply" in kit.told(1)[-1].content
+
+
 def test_a_good_turn_resets_the_count_of_malformed_ones(kit):
     good = [says(bash(f"echo {n}")) for n in range(3)]
     outcome = kit.run(BROKEN, PROSE, good[0], EMPTY, EMPTY, good[1], BROKEN, BROKEN, good[2], says(SUBMIT))

@@ -104,8 +104,8 @@ class PolicyGate:
 
     name = "policy"
 
-    def __init__(self, policy: Policy, checks: Sequence[Check], read: Read) -> None:
-        self._policy, self._checks, self._read = policy, checks, read
+    def __init__(self, policy: Policy, checks: Sequence[Check], read: Read, redact: Callable[[str], str]) -> None:
+        self._policy, self._checks, self._read, self._redact = policy, checks, read, redact
 
     def judge(self, case: Case) -> GateResult:
         """Every broken rule is named, with the way out where there is one."""
@@ -113,6 +113,7 @@ class PolicyGate:
         for change in case.candidate.changes:
             reasons += self._touches(change, case.item.allow_paths)
             reasons += self._sizes(change)
+            reasons += self._secrets(change, case)
         reasons += self._totals(case.candidate.changes)
         if Allowance.CHECK_CONFIG not in case.item.allow:
             reasons += self._check_config(case)
@@ -142,6 +143,14 @@ class PolicyGate:
             reasons.append(f"{change.shown}: a binary file (policy.allow_binary is false)")
         return reasons
 
+    def _secrets(self, change: Change, case: Case) -> list[str]:
+        """A model's provider knows its own key, and there are more ways to write one down than a redactor knows."""
+        path = change.path.decode("utf-8", "surrogateescape")
+        old, new = ((self._read(t, path) or b"").decode("utf-8", "replace") for t in (case.base, case.candidate.tree))
+        if self._redact(new) == new or self._redact(old) != old:
+            return []
+        return [f"{change.shown}: it holds a key of the harness's own configuration"]
+
     def _totals(self, changes: Sequence[Change]) -> list[str]:
         reasons = []
         if len(changes) > self._policy.max_files:
@@ -158,7 +167,10 @@ class PolicyGate:
             path = change.path.decode("utf-8", "surrogateescape")
             if matches(path, case.item.allow_paths):
                 continue
-            why = self._steers_checks(path, case, words)
+            if change.new_mode == "120000" and path.rsplit("/", 1)[-1] in _SECTIONS:
+                why = "a settings file that is a link"
+            else:
+                why = self._steers_checks(path, case, words)
             if why:
                 reasons.append(f"{change.shown}: {why}, which changes how the work is judged (--allow check-config)")
         return reasons

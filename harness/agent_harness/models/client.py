@@ -12,7 +12,15 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from agent_harness.errors import Cancelled, ConfigError, CredentialError, LimitReached, ModelFault, ReplayDrift
+from agent_harness.errors import (
+    Cancelled,
+    ConfigError,
+    CredentialError,
+    LimitReached,
+    ModelFault,
+    ModelFaultKind,
+    ReplayDrift,
+)
 from agent_harness.models.bounds import InputBounds
 from agent_harness.models.deadline import within
 from agent_harness.models.pricing import PriceTable, cost, worst_cost
@@ -105,6 +113,8 @@ class ModelClient:
             try:
                 reply = self._send(way, request, budget)
             except (ModelFault, CredentialError, Cancelled) as fault:
+                if isinstance(fault, ModelFault) and fault.kind is ModelFaultKind.MALFORMED and fault.usage is None:
+                    fault.usage = _most(worst, request)  # an answer that nobody can read was billed all the same
                 if isinstance(fault, ModelFault) and fault.usage is not None:
                     spend = Spend(0, fault.usage.total, self._price(way, fault.usage, None)[0])
                 self._log.failed(call, fault, spend, self._clock.monotonic() - started)
@@ -161,3 +171,8 @@ class ModelClient:
             if self._stop.is_set():
                 raise Cancelled("the wait for the model was ended because the run was cancelled")
             self._clock.sleep(min(left, 0.5))
+
+
+def _most(worst: Spend, request: ModelRequest) -> Usage:
+    """The most that a call can have used, as it was reserved."""
+    return Usage(worst.tokens - request.max_output_tokens, request.max_output_tokens, counted=True)
