@@ -127,7 +127,7 @@ def _inside(tree: Path, path: str) -> Path:
 
 def _built(bench: Bench, plan: ImagePlan, wanted: devcontainer.Devcontainer) -> str:
     """The tag of the image built from a Dockerfile of the tree. Every command of it has the set-up's network."""
-    from docker.utils.build import exclude_paths, tar
+    from docker.utils.build import create_archive, exclude_paths
 
     if plan.allow:
         raise ConfigError("sandbox.setup_allow cannot be kept by a build", next='set sandbox.setup_network = "full"')
@@ -139,7 +139,7 @@ def _built(bench: Bench, plan: ImagePlan, wanted: devcontainer.Devcontainer) -> 
     lines = ignore.read_text(errors="replace").splitlines() if ignore.is_file() and not ignore.is_symlink() else []
     exclude = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     files = sorted(exclude_paths(str(context), [".git", *exclude, f"!{name}"], dockerfile=name))
-    with tar(str(context), files=files) as packed:
+    with create_archive(str(context), files=files) as packed:
         recipe = [name, dict(wanted.args), wanted.target, plan.network, _digest(packed)]
         packed.seek(0)
         tag = f"{BUILT}:{hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]}"

@@ -1,0 +1,204 @@
+"""Images made from the base: built, set up once, found again, and run under the same profile as any other."""
+
+import contextlib
+import http.server
+import json
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent_harness.errors import Cancelled, ConfigError, SandboxUnavailable
+from agent_harness.types import ImagePlan, Mount
+from agent_harness_sandbox import build
+from agent_harness_sandbox.client import connect
+from agent_harness_sandbox.conformance import Box
+from agent_harness_sandbox.docker_engine import DockerEngine
+from agent_harness_sandbox.image import OWN_IMAGE
+from sandboxes import Factory
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def make():
+    factory = Factory()
+    yield factory
+    factory.close()
+
+
+@pytest.fixture
+def client():
+    with contextlib.closing(connect()) as client:
+        yield client
+
+
+class Maker:
+    """Prepares plans on a tree, remembers what was said, and removes the images it made."""
+
+    def __init__(self, tree: Path, client) -> None:
+        self.tree, self.client, self.said = tree, client, []
+        self.before = self.tags()
+
+    def tags(self):
+        return {
+            tag
+            for image in self.client.images.list()
+            for tag in image.tags
+            if tag.startswith((build.BUILT, build.SET_UP))
+        }
+
+    def __call__(self, stopped=lambda: False, **fields):
+        return DockerEngine().prepare(ImagePlan(str(self.tree), **fields), self.said.append, stopped)
+
+    def write(self, **files):
+        for name, text in files.items():
+            (self.tree / name.replace("__", "/")).parent.mkdir(exist_ok=True)
+            (self.tree / name.replace("__", "/")).write_text(text)
+
+    def close(self):
+        for tag in sorted(self.tags() - self.before, reverse=True):
+            self.client.api.remove_image(tag, force=True)
+
+
+@pytest.fixture
+def maker(tmp_path, client):
+    tree = tmp_path / "base"
+    tree.mkdir()
+    made = Maker(tree, client)
+    yield made
+    made.close()
+
+
+def left(client):
+    return [row["Names"] for row in client.api.containers(all=True) if "setup" in row["Names"][0]]
+
+
+def test_a_set_up_is_run_once_and_again_when_what_it_depends_on_changes(maker, make, client, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT_HARNESS_TEST_KEY", "sk-controller-canary-75")
+    maker.write(**{"requirements.txt": "one", "other": "x"})
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    plan = {
+        "reference": OWN_IMAGE,
+        "setup": ("mkdir -p /opt/deps && cp requirements.txt /opt/deps/ && env >/opt/deps/env", "id -u >/opt/deps/uid; cd /; touch $PIP_CACHE_DIR/got", "ls -A >/opt/deps/ls"),
+        "setup_files": ("requirements*.txt",),
+        "caches": (Mount(str(cache), "/cache/pip", read_only=False),),
+        "env": {"PIP_CACHE_DIR": "/cache/pip"},
+        "user": (1000, 1000),
+    }  # fmt: skip
+    first = maker(**plan)
+    assert len(maker.said) == 1
+    assert (cache / "got").exists() and (os.geteuid() or cache.joinpath("got").stat().st_uid == 1000)
+    maker.write(other="changed")
+    assert maker(**plan) == first and len(maker.said) == 1
+    spec = make.spec(image=first)
+    spec = replace(spec, mounts=(*spec.mounts, Mount(str(cache), "/cache/pip", read_only=True)))
+    box = Box(make.engine.start(spec), Path(spec.mounts[0].source), spec.uid)
+    make.boxes.append(box)
+    shown = box.run(
+        "cat /opt/deps/requirements.txt /opt/deps/uid; ls -A /workspace; cat /opt/deps/ls; touch /opt/x /cache/pip/x; id -u"
+    ).head.decode()
+    assert shown.splitlines()[0] == "one0" and "other\nrequirements.txt" in shown
+    assert shown.count("Read-only file system") == 2 and not shown.rstrip().endswith("\n0")
+    env = box.run("cat /opt/deps/env; env").head.decode()
+    assert "sk-controller" not in env and env.count("PIP_CACHE_DIR") == 1  # a variable of the set-up alone
+    maker.write(**{"requirements.txt": "two"})
+    assert maker(**plan) != first and len(maker.said) == 2
+    assert left(client) == []
+
+
+def test_a_set_up_that_fails_takes_too_long_or_is_stopped_leaves_nothing(maker, client):
+    before = maker.tags()
+    with pytest.raises(SandboxUnavailable, match=r"exit code 7.*no such wheel"):
+        maker(reference=OWN_IMAGE, setup=("echo no such wheel; exit 7", "echo not reached"))
+    with pytest.raises(SandboxUnavailable, match="took too long"):
+        maker(reference=OWN_IMAGE, setup=("sleep 60",), timeout_s=1)
+    with pytest.raises(Cancelled):
+        maker(lambda: True, reference=OWN_IMAGE, setup=("sleep 61",))
+    with pytest.raises(SandboxUnavailable, match=r"no image no/such:1.*doctor --fix"):
+        maker(reference="no/such:1", setup=("true",))
+    assert maker.tags() == before and left(client) == []
+
+
+class Index(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"a wheel")
+
+    def log_message(self, *words):
+        pass
+
+
+def test_a_set_up_has_no_network_or_an_allow_list(maker, make):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_port
+        get = "python3 -c \"import urllib.request as u; open('/opt/got','wb').write(u.urlopen('http://127.0.0.1:%d/', timeout=9).read())\""
+        with pytest.raises(SandboxUnavailable, match="set-up ended"):
+            maker(reference=OWN_IMAGE, setup=(get % port,))
+        refused = "python3 -c \"import urllib.request as u; u.urlopen('http://example.org:81/')\" || true"
+        made = maker(reference=OWN_IMAGE, setup=(get % port, refused), allow=(f"127.0.0.1:{port}",))
+        server.shutdown()
+    assert any("was refused example.org:81" in line for line in maker.said)
+    box = make(image=made)
+    assert box.run("cat /opt/got").head == b"a wheel"
+    assert b"PROXY" not in box.run("env").head
+
+
+def test_a_dockerfile_is_built_from_the_base_and_found_again(maker, make):
+    maker.write(
+        **{
+            "env__Dockerfile": f"ARG V=0\nFROM {OWN_IMAGE}\nCOPY kept /opt/kept\nCOPY . /opt/all\n",
+            "kept": "k",
+            "secret": "s",
+            ".dockerignore": "# no\nsecret\n",
+        }
+    )
+    first = maker(dockerfile="env/Dockerfile")
+    assert maker.said and maker(dockerfile="env/Dockerfile") == first and len(maker.said) == 1
+    os.utime(maker.tree / "kept", (1, 1))
+    assert maker(dockerfile="env/Dockerfile") == first and len(maker.said) == 1
+    shown = make(image=first).run("cat /opt/kept; ls -A /opt/all").head.decode()
+    assert shown.startswith("k") and "secret" not in shown
+    maker.write(kept="changed")
+    assert maker(dockerfile="env/Dockerfile") != first
+    with pytest.raises(SandboxUnavailable, match=r"building bad failed.*exit|non-zero"):
+        maker.write(bad=f"FROM {OWN_IMAGE}\nRUN exit 9\n")
+        maker(dockerfile="bad")
+
+
+@pytest.mark.parametrize("path", ["../outside", "link", "/etc/hostname", "none", "."])
+def test_a_dockerfile_outside_the_base_is_refused(maker, path):
+    (maker.tree.parent / "outside").write_text("FROM x")
+    (maker.tree / "link").symlink_to("../outside")
+    with pytest.raises(ConfigError, match="no file"):
+        maker(dockerfile=path)
+
+
+def test_a_devcontainer_is_built_and_set_up_with_the_variables_that_are_listed(maker, make):
+    about = {
+        "build": {"dockerfile": "Dockerfile", "args": {"V": "7"}},
+        "containerEnv": {"MODE": "test", "OTHER": "x"},
+        "postCreateCommand": "cp /opt/v /opt/created; echo $MODE >>/opt/created",
+    }
+    maker.write(
+        **{
+            ".dev__devcontainer.json": json.dumps(about),
+            ".dev__Dockerfile": f"FROM {OWN_IMAGE}\nARG V\nRUN echo $V >/opt/v\n",
+        }
+    )
+    made = maker(devcontainer=".dev/devcontainer.json", devcontainer_env=("MODE",))
+    assert any("left out OTHER" in line for line in maker.said)
+    box = make(image=made)
+    assert box.run("cat /opt/created; echo $MODE.$OTHER").head.decode().split() == ["7", "test", "test."]
+
+
+def test_a_pull_that_cannot_be_says_so(maker):
+    with pytest.raises(SandboxUnavailable, match="pulling"):
+        DockerEngine().pull("127.0.0.1:9/no/such:1", maker.said.append)
+    DockerEngine().pull(OWN_IMAGE, maker.said.append)
+    assert len(maker.said) == 1
