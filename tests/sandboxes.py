@@ -10,6 +10,7 @@ from agent_harness_sandbox.conformance import Box
 from agent_harness_sandbox.docker_engine import DockerEngine
 from agent_harness_sandbox.doctor import runs_as
 from agent_harness_sandbox.image import OWN_IMAGE
+from agent_harness_sandbox.removal import BACKGROUND
 
 
 def give(path: Path) -> None:
@@ -55,5 +56,6 @@ class Factory:
     def close(self):
         for box in self.boxes:
             box.sandbox.close()
+        BACKGROUND.wait(60)
         for folder in self.folders:
             shutil.rmtree(folder, ignore_errors=True)

@@ -19,6 +19,7 @@ from agent_harness_sandbox import egress, policy
 from agent_harness_sandbox.channel import Channel
 from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.owner import LABEL, Owner
+from agent_harness_sandbox.removal import BACKGROUND
 from agent_harness_sandbox.surroundings import Surroundings
 
 NAME = "agent-harness-"
@@ -30,6 +31,7 @@ LONGEST_S = 7 * 86_400.0
 MAX_FILE = 64 << 20
 MAX_KEEP = 16 << 20
 API_S = 60
+REMOVAL_S = 60.0
 _STARTS = threading.BoundedSemaphore(max(2, min(8, 2 * (os.cpu_count() or 1))))
 """Starts at once in this process: more only make each other slow."""
 
@@ -80,21 +82,49 @@ class DockerSandbox:
         return dict(self._about)
 
     def close(self) -> None:
-        """Kill everything inside and remove the container; a command still running in it gets SandboxLost."""
-        if self._closed:
-            return
-        self._closed = True
+        """End everything inside; the container goes in the background. A command still running gets SandboxLost."""
+        with self._api:
+            if self._closed:
+                return
+            self._closed = True
+        if self._made and self._end():
+            BACKGROUND.put(self._remove)
+        else:
+            self._remove()
+
+    def _end(self) -> bool:
+        """Whether nothing lives inside any more: by the exec server's own sweep when it is idle, else by a kill."""
+        import requests
+        from docker.errors import APIError, NotFound
+
+        if not self._why and self._channel is not None and self._talk.acquire(blocking=False):
+            try:
+                if "pong" in self._channel.ask({"op": "ping"}, b"", seconds=10, most=0)[0]:
+                    self._channel.close()  # and with the stream ends process 1
+                    return True
+            except SandboxLost:
+                pass
+            finally:
+                self._talk.release()
         try:
             with self._api:
-                self._around.close(lambda name: _remove(self._client, name))
+                self._client.api.kill(self._name)
+        except NotFound:
+            pass
+        except (APIError, requests.RequestException):  # it does not run, or the engine is in trouble: removal tells
+            return False
+        return True
+
+    def _remove(self) -> None:
+        try:
+            with self._api, contextlib.closing(self._client):
                 # a create that was broken off may still be on its way in the engine
                 for _ in range(1 if self._made else 5):
                     _remove(self._client, self._name)
                     time.sleep(0 if self._made else 0.1)
         finally:
-            if self._channel is not None:
+            if self._channel is not None:  # not before: another thread may still wait for its next byte
                 self._channel.close()
-            self._client.close()
 
     # --- below the port ---
 
@@ -204,10 +234,10 @@ class DockerSandbox:
         import requests
         from docker.errors import DockerException
 
-        if self._closed:
-            raise SandboxLost("the sandbox was closed")
         try:
             with self._api:
+                if self._closed:
+                    raise SandboxLost("the sandbox was closed")
                 state = self._client.api.inspect_container(self._name)["State"]
         except (DockerException, requests.RequestException) as fault:
             raise SandboxLost("the sandbox is gone", why=_line(fault)) from fault
@@ -224,6 +254,8 @@ class DockerEngine:
 
     def __init__(self, owner: Owner | None = None) -> None:
         self._owner = owner or Owner.current()
+        self._known: set[str] = set()
+        """Content ids that were present and fitted; should one be gone, creating says so."""
 
     def start(self, spec: SandboxSpec) -> DockerSandbox:
         """A probed sandbox. Raises SandboxUnavailable, or UsageError for a spec no profile holds for; nothing is
@@ -235,7 +267,7 @@ class DockerEngine:
             around = Surroundings(spec)
             sandbox = DockerSandbox(client, NAME + secrets.token_hex(8), around)  # named before it is made
             try:
-                image_id = _image(client, spec.image)
+                image_id = spec.image if spec.image in self._known else self._resolve(client, spec.image)
                 sandbox.open(policy.create_body(around.spec, image_id), image_id)
             except BaseException:
                 with contextlib.suppress(SandboxLost):
@@ -246,7 +278,12 @@ class DockerEngine:
     def image_id(self, image: str) -> str:
         """The content id of an image that is present and fits the engine."""
         with _unavailable("asking the engine for an image failed"), contextlib.closing(connect(API_S)) as client:
-            return _image(client, image)
+            return self._resolve(client, image)
+
+    def _resolve(self, client: Any, image: str) -> str:
+        found = _image(client, image)
+        self._known.add(found)
+        return found
 
     def prepare(self, plan: ImagePlan, say: Callable[[str], None], stopped: Callable[[], bool]) -> str:
         """The content id of the image that a plan makes; what was made earlier from the same is taken."""

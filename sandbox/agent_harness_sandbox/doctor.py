@@ -13,6 +13,7 @@ from agent_harness.errors import HarnessError, SandboxUnavailable
 from agent_harness.ports import Finding, Sandbox, SandboxEngine
 from agent_harness.types import Command, CommandEnd, Mode, Mount, SandboxSpec
 from agent_harness_sandbox.client import connect
+from agent_harness_sandbox.removal import BACKGROUND
 
 LEAST_API = (1, 41)
 PROFILE = "use a stock Docker engine with runc, or report what was seen; a weaker container is not started"
@@ -81,6 +82,7 @@ def _in_mode(engine: SandboxEngine, image: str, folder: Path, mode: Mode) -> lis
 def _removed(name: str, container: str) -> Finding:
     from docker.errors import NotFound
 
+    BACKGROUND.wait(30)
     with contextlib.closing(connect(timeout_s=10)) as client:
         try:
             client.api.inspect_container(container)

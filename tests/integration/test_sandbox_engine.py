@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from docker.errors import NotFound
 
 from agent_harness.errors import SandboxLost, SandboxUnavailable
 from agent_harness.types import Command, Mode, Mount
@@ -20,6 +21,7 @@ from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.docker_engine import DockerEngine
 from agent_harness_sandbox.image import OWN_IMAGE, dockerfile, ensure, package_sources
 from agent_harness_sandbox.owner import LABEL, Owner
+from agent_harness_sandbox.removal import BACKGROUND
 from sandboxes import Factory
 
 pytestmark = pytest.mark.docker
@@ -39,7 +41,8 @@ def client():
 
 
 def ours(client, label=None):
-    """This process's containers, by their owner label."""
+    """This process's containers, by their owner label, once the background has taken away what was closed."""
+    assert BACKGROUND.wait(30)
     label = label or f"{LABEL}={Owner.current()}"
     return [row["Names"][0] for row in client.api.containers(all=True, filters={"label": label})]
 
@@ -82,6 +85,52 @@ def test_nothing_is_left_after_runs_and_after_failed_starts(make, client):
     with pytest.raises(SandboxUnavailable, match="no image no-such"):
         make.engine.start(replace(spec, image="no-such-image:1"))
     assert ours(client) == []
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_closing_waits_for_the_inside_alone(make, client, busy):
+    box = make()
+    box.text("setsid sleep 77 >/dev/null 2>&1 & true")
+    name = box.sandbox.describe()["name"]
+    outcome = []
+
+    def use():
+        with pytest.raises(SandboxLost):
+            box.run("sleep 60", timeout_s=60)
+        outcome.append("lost")
+
+    if busy:
+        thread = threading.Thread(target=use)
+        thread.start()
+        time.sleep(0.3)
+    begun = time.monotonic()
+    box.sandbox.close()
+    seconds = time.monotonic() - begun
+    if busy:
+        thread.join(5)
+        assert outcome == ["lost"]
+        with contextlib.suppress(NotFound):
+            assert not client.api.inspect_container(name)["State"]["Running"]
+    else:
+        assert seconds < 0.1  # a few ms; a removal takes a hundred and more
+    assert ours(client) == []
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "1/0"])
+def test_a_process_that_ends_takes_its_containers_away(make, client, end):
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+        "from sandboxes import Factory\n"
+        f"factory = Factory(); spec = factory.spec(); factory.folders.clear()\n"
+        "sandbox = factory.engine.start(spec); print(sandbox.describe()['name'], spec.mounts[0].source, flush=True)\n"
+        f"sandbox.close()\n{end}"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    name, tree = done.stdout.split()
+    with pytest.raises(NotFound):
+        client.api.inspect_container(name)
+    os.rmdir(tree)
+    os.rmdir(os.path.dirname(tree))
 
 
 @pytest.mark.parametrize("after", [0.02, 0.06, 0.1, 0.15, 0.25])
