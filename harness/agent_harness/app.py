@@ -18,23 +18,23 @@ from agent_harness.budget import Budget, Ledger
 from agent_harness.clock import SystemClock
 from agent_harness.config import Config, check_ready
 from agent_harness.delivery import trailers
-from agent_harness.errors import ClaimLost, Exit, InfrastructureError, NothingToDo, UsageError
+from agent_harness.errors import ClaimLost, Exit, HarnessError, InfrastructureError, NothingToDo, UsageError
 from agent_harness.gates.checks import CheckReport, Checks, unrunnable
 from agent_harness.logs import logger
 from agent_harness.models.client import ModelClient, Route
 from agent_harness.models.pricing import PriceTable
 from agent_harness.models.recording import RecordingTransport, ReplayTransport
 from agent_harness.models.routes import Rate
-from agent_harness.mounts import declared
 from agent_harness.pipeline import AUDIT_TRAILER, DELIVERED, Life, Parts, Work
+from agent_harness.place import Place
 from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEngine, Transport
 from agent_harness.queue import Queue
 from agent_harness.receipt import RunReport
 from agent_harness.redact import Redactor
 from agent_harness.reviewing import ReviewReport, review
-from agent_harness.stage import Shape, Stage
+from agent_harness.stage import Stage
 from agent_harness.store import Store
-from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, Mount, Role, Service, Spend
+from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, Role, Settlement, Spend
 from agent_harness.types.kinds import Kind
 from agent_harness.worker import this_worker
 from agent_harness.workspace import HarnessRepository
@@ -133,26 +133,9 @@ class App:
         return made
 
     @cached_property
-    def image(self) -> str:
-        """The content id of the named sandbox image; empty where a file of the repository makes it. Raises
-        SandboxUnavailable."""
-        sandbox = self.config.sandbox
-        return "" if sandbox.dockerfile or sandbox.devcontainer else self.engine.image_id(named_image(sandbox.image))
-
-    @cached_property
-    def mounts(self) -> tuple[Mount, ...]:
-        """The folders that the project shows inside. Raises UsageError for one that it may not."""
-        return declared(self.config.sandbox.mounts, state=self._state, source=self.source)
-
-    @cached_property
-    def services(self) -> tuple[Service, ...]:
-        """The servers beside every sandbox, their images by content id. Raises SandboxUnavailable."""
-        return tuple(
-            Service(
-                name, self.engine.image_id(named_image(one.image)), one.env, one.command, one.health or "", one.ports
-            )
-            for name, one in self.config.services.items()
-        )
+    def place(self) -> Place:
+        """What every sandbox of the project stands on."""
+        return Place(self.config, self._state, self.source, engine=self.engine, plugin=plugin)
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -198,7 +181,7 @@ class App:
                 check_ready(self.config, role)
             for name in self.config.routes_of(role):
                 Rate.of(self._route(name), self._prices)
-        _ = self.image, self.mounts, self.services
+        self.place.check()
         if self._replay is None:
             plugin("transport", "litellm").preload()
 
@@ -243,9 +226,7 @@ class App:
         named = {"run": work.run, "item": work.item, "generation": str(work.generation)}
         labels = {f"agent-harness.{name}": value for name, value in named.items()}
         user = (os.getuid(), os.getgid()) if os.getuid() else (1000, 1000)
-        shape = Shape(
-            self.config.sandbox, self.image, user, labels, self._state, mounts=self.mounts, services=self.services
-        )
+        shape = self.place.shape(user, labels)
         folder = self._state / "trees" / work.run
         return Stage(folder, self.repository, self.engine, shape=shape, recorder=recorder, clock=self.clock, stop=stop)
 
@@ -352,18 +333,13 @@ class App:
 
     def doctor(self, fix: bool) -> list[Finding]:
         """Every property of the sandbox, tried. `fix` builds the own image and pulls others first where missing."""
-        sandbox, say = self.config.sandbox, logger().warning
-        named = [] if sandbox.dockerfile or sandbox.devcontainer else [sandbox.image]
-        for name in dict.fromkeys([*named, *(one.image for one in self.config.services.values())] if fix else ()):
-            if name == "own":
-                plugin("image", "ensure")(say)
-            else:
-                self.engine.pull(name, say)
-        if not sandbox.made:
-            return self.engine.doctor(named_image(sandbox.image))
+        if fix:
+            self.place.fetch()
+        if not self.config.sandbox.made:
+            return [*self.engine.doctor(self.place.named(self.config.sandbox.image)), *self.place.findings()]
         with self._closing(Unrecorded()) as stage:
             stage.prepare(self.repository.fetch(self.source, self.config.project.base))
-            return self.engine.doctor(stage.image)
+            return [*self.engine.doctor(stage.image), *self.place.findings()]
 
     def verify(self) -> list[str]:
         """What does not hold of the log, measured by itself and by the roots in delivered commits."""
@@ -374,11 +350,6 @@ class App:
             size, _, root = found.partition(" ")
             points.append((int(size) if size.isdigit() else 0, root))
         return self.audit.verify(points)
-
-
-def named_image(name: str) -> str:
-    """An image's reference; `own` is the project's own."""
-    return str(plugin("image", "own")) if name == "own" else name
 
 
 def new_run() -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from agent_harness.errors import DeliveryRefused, GitFault, UsageError
-from agent_harness.git import LONG_S, Done, Git, blobs
+from agent_harness.git import LONG_S, Done, Git
 from agent_harness.workspace import HarnessRepository
 from agent_harness.workspace.source import Source, locate, masked, remote_refs
 
@@ -48,28 +48,14 @@ def tip(repository: HarnessRepository, source: str, branch: str) -> str | None:
     return _tip(repository, locate(source), branch)
 
 
-def find_delivered(
-    repository: HarnessRepository, source: str, branch: str, *, base: str, trailer: tuple[str, str]
-) -> str | None:
-    """The newest commit after `base` on a branch of the source whose message carries the trailer (name, value)."""
+def landed(repository: HarnessRepository, source: str, *, commit: str, branch: str) -> bool:
+    """Whether a commit was delivered: its branch is at it, or (on this machine) any branch has it, for somebody may
+    have gone on from there, merged or renamed it already."""
     place = locate(source)
-    top = _tip(repository, place, branch)
-    if top is None:
-        return None
     if place.url:
-        repository.fetch(source, f"refs/heads/{branch}")
-    git = repository.git if place.url else place.git
-    walked = git.attempt("rev-list", "--end-of-options", top, f"^{base}")
-    if walked.code and b"bad object" in walked.err:
-        walked = git.attempt("rev-list", "--end-of-options", top)
-    if walked.code:
-        raise walked.fault()
-    commits = walked.out.decode("ascii").split()
-    for commit, chunks in zip(commits, blobs(git, commits), strict=True):
-        raw = b"".join(chunks).partition(b"\n\n")[2]
-        if trailer in trailers(raw.decode("utf-8", "replace")):
-            return commit
-    return None
+        return _tip(repository, place, branch) == commit
+    found = place.git.attempt("for-each-ref", "--count=1", f"--contains={commit}", "refs/heads")
+    return not found.code and bool(found.out)
 
 
 def message(title: str, body: str, trailers: Mapping[str, str]) -> str:

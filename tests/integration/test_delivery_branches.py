@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_harness.delivery import deliver, find_delivered, message, tip
+from agent_harness.delivery import deliver, landed, message, tip
 from agent_harness.errors import DeliveryRefused, GitFault, UsageError
 from agent_harness.workspace import HarnessRepository
 from fakes.repos import git, make, snapshot, write
@@ -219,15 +219,19 @@ def test_a_shallow_source_gets_its_delivery(local):
     assert git(local.top / "shallow", "show", f"{BRANCH}:made") == "one"
 
 
-def test_a_delivered_commit_is_found_by_its_trailer(desk):
-    one = desk.commit("one")
-    two = desk.commit("two", parent=one)
-    desk.deliver(two)
-    find = lambda value: find_delivered(desk.ours, desk.to, BRANCH, base=desk.base, trailer=("Harness-Item", value))
-    assert find("one") == one
-    assert find("two") == two
-    assert find("three") is None
-    assert find_delivered(desk.ours, desk.to, "no/such", base=desk.base, trailer=("a", "b")) is None
+def test_a_delivered_commit_is_known_whatever_became_of_its_branch(desk):
+    one, other = desk.commit("one"), desk.commit("other")
+    assert not landed(desk.ours, desk.to, commit=one, branch=BRANCH)
+    desk.deliver(one)
+    assert landed(desk.ours, desk.to, commit=one, branch=BRANCH)
+    assert not landed(desk.ours, desk.to, commit=other, branch=BRANCH)
+    if desk.to.startswith("ssh"):
+        return
+    git(desk.source, "branch", "-m", BRANCH, "renamed")
+    desk.deliver(desk.commit("more", parent=one), branch="renamed", old=one)
+    assert landed(desk.ours, desk.to, commit=one, branch=BRANCH)
+    git(desk.source, "branch", "-D", "renamed")
+    assert not landed(desk.ours, desk.to, commit=one, branch=BRANCH)
 
 
 def test_a_remote_that_declines_is_said(desk):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_harness.delivery import deliver, find_delivered, tip
+from agent_harness.delivery import deliver, landed, tip
 from agent_harness.errors import HarnessError
 from agent_harness.workspace import HarnessRepository
 from fakes.repos import ENV, git, make, write
@@ -226,7 +226,7 @@ def _use(tmp_path, source, tree):
     commit = ours.commit_tree(ours.tree_of(base), base, "delivered\n\nHarness-Item: i\n")
     deliver(ours, str(source), commit=commit, branch="harness/i", expected_old=None)
     assert tip(ours, str(source), "harness/i") == commit
-    assert find_delivered(ours, str(source), "harness/i", base=base, trailer=("Harness-Item", "i")) == commit
+    assert landed(ours, str(source), commit=commit, branch="harness/i")
 
 
 def test_core_worktree_elsewhere_is_not_followed(tmp_path):

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from agent_harness.errors import ClaimLost, StoreFault
+from agent_harness.errors import ClaimLost, HarnessError
 from agent_harness.queue.core import TTL_S, Queue
 from agent_harness.types import Claim
 
@@ -62,7 +62,7 @@ class Heartbeat:
                     self._deadline = sent + self._safe_s
                 except ClaimLost:
                     self._lose()
-                except StoreFault:
+                except HarnessError:
                     pass  # neither lost nor fine: unknown. The watch decides
             self._stop.wait(self._ttl_s / 3)
 
