@@ -139,7 +139,7 @@ def _built(bench: Bench, plan: ImagePlan, wanted: devcontainer.Devcontainer) -> 
     lines = ignore.read_text(errors="replace").splitlines() if ignore.is_file() and not ignore.is_symlink() else []
     exclude = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     files = sorted(exclude_paths(str(context), [".git", *exclude, f"!{name}"], dockerfile=name))
-    with create_archive(str(context), files=files) as packed:
+    with contextlib.closing(create_archive(str(context), files=files)) as packed:
         recipe = [name, dict(wanted.args), wanted.target, plan.network, _digest(packed)]
         packed.seek(0)
         tag = f"{BUILT}:{hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]}"

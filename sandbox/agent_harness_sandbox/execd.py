@@ -192,9 +192,7 @@ class Server:
     def setup(self, request: Request, body: bytes) -> Answer:
         """Take the settings, make HOME, start the relay (its text, if any), and say what this sandbox really is."""
         if body:
-            scope: dict[str, Any] = {}
-            exec(compile(body, "relay", "exec"), scope)  # noqa: S102 - ours, over the private stream
-            scope["serve"]()
+            exec(compile(body + b"\nserve()\n", "relay", "exec"), {})  # noqa: S102 - ours, over the private stream
         self.workspace = request["workspace"]
         self.folder = Folder(int(request["save"]))
         home = os.environ.get("HOME", "/tmp")  # noqa: S108

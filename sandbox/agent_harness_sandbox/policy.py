@@ -76,8 +76,8 @@ def proxied(allow: Sequence[str]) -> dict[str, str]:
     the list has the host's."""
     there = f"http://127.0.0.1:{relay.PORT}"
     hosts = {endpoint(one)[0] for one in allow}
-    names = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), there)
-    names["NO_PROXY"] = ",".join(one for one in ("localhost", "127.0.0.1", "::1") if one not in hosts)
+    own = ",".join(one for one in ("localhost", "127.0.0.1", "::1") if one not in hosts)
+    names = {"HTTP_PROXY": there, "HTTPS_PROXY": there, "ALL_PROXY": there, "NO_PROXY": own}
     return names | {name.lower(): value for name, value in names.items()}
 
 
