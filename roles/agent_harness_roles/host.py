@@ -129,6 +129,9 @@ class RunHost:
         self._check_open()
         environment, role = self._run.environment, self._run.role
         script = arguments["command"]
+        if refusal := self._clean(environment.screen(script)):
+            self._refused("bash", refusal)
+            return refusal
         most = min(role.command_timeout_s, self._run.budget.seconds_left())
         timeout_s = float(min(arguments.get("timeout_s", most), most))
         where = {"where": self._run.role_run}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent_harness.ports import Environment, Loop, LoopHost, Task, Termination
+from agent_harness.ports import Environment, Loop, LoopHost, Task, Termination, unscreened
 from agent_harness.types import Limits, Message, Mode, RoleResult
 from agent_harness_roles.runner import Runner
 from fakes.model import FakeBudget, FakeModel, Step
@@ -55,6 +55,7 @@ class RoleKit:
     cancelled: threading.Event = field(default_factory=threading.Event)
     redact: Callable[[str], str] = str
     protocol: str = "tools"
+    screen: Callable[[str], str] = unscreened
     observation_bytes: int = 16 << 10
     folders: Path | None = None
     sandbox: FakeSandbox = field(init=False)
@@ -68,7 +69,14 @@ class RoleKit:
         role = replace(runner.role(self.role), limits=self.limits)
         self.model = FakeModel(steps if steps is not None else script)
         environment = Environment(
-            self.sandbox, self.model, self.recorder, self.clock, self.redact, self.observation_bytes, self.protocol
+            self.sandbox,
+            self.model,
+            self.recorder,
+            self.clock,
+            self.redact,
+            observation_bytes=self.observation_bytes,
+            protocol=self.protocol,
+            screen=self.screen,
         )
         self.budget = FakeBudget(self.limits, self.clock)
         return runner.run(role, Task(self.variables, self.facts), environment, Termination(self.cancelled), self.budget)

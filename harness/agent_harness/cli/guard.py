@@ -1,0 +1,49 @@
+"""`guard`: what the command guard sees in a command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agent_harness.cli.opening import Json, Sets, configured
+from agent_harness.cli.output import emit, table
+from agent_harness.errors import Exit
+
+
+def guard(
+    command: Annotated[str, typer.Argument(metavar="COMMAND", help="As a role would give it to bash; in quotes.")],
+    *,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> int:
+    """Explain which programs a command would run, and which rules refuse it. Exit 0: allowed, 1: refused."""
+    from agent_harness.guard import Guard, Policy
+
+    settings = configured(sets, None).config.guard
+    found = Guard(Policy(settings.rules, settings.allow)).screen(command)
+    refused = {refusal.program: refusal for refusal in found.refused}
+    rows = [
+        (refused[one].rule if one in refused else "-", f"{one.at[0]}-{one.at[1]}", one.shown) for one in found.programs
+    ]
+    parts = [table(("RULE", "AT", "PROGRAM"), rows) if rows else "no program was found"]
+    parts += [f"note: {note}" for note in found.notes]
+    parts += [found.text or ("allowed" if settings.enabled else "allowed: the guard is off (guard.enabled)")]
+    data = {
+        "allowed": not found.refused,
+        "enabled": settings.enabled,
+        "programs": [{"words": one.words, "shown": one.shown, "at": one.at} for one in found.programs],
+        "refused": [
+            {
+                "rule": one.rule,
+                "program": one.program.shown,
+                "at": one.program.at,
+                "why": one.why,
+                "way_out": one.way_out,
+            }
+            for one in found.refused
+        ],
+        "notes": found.notes,
+    }
+    emit(data, as_json, "\n".join(parts))
+    return Exit.FAILED if found.refused else Exit.OK
