@@ -71,12 +71,12 @@ def relay_text() -> bytes:
     return resources.files("agent_harness_sandbox").joinpath("relay.py").read_bytes()
 
 
-def proxied(allow: Sequence[str]) -> dict[str, str]:
-    """The variables that lead the usual clients to the proxy. The sandbox's own loopback is not asked of it, unless
-    the list has the host's."""
+def proxied(allow: Sequence[str], beside: Sequence[str] = ()) -> dict[str, str]:
+    """The variables that lead the usual clients to the proxy. The sandbox's own loopback and the services `beside` it
+    are not asked of it, unless the list has the host's."""
     there = f"http://127.0.0.1:{relay.PORT}"
     hosts = {endpoint(one)[0] for one in allow}
-    own = ",".join(one for one in ("localhost", "127.0.0.1", "::1") if one not in hosts)
+    own = ",".join(one for one in ("localhost", "127.0.0.1", "::1", *beside) if one not in hosts)
     names = {"HTTP_PROXY": there, "HTTPS_PROXY": there, "ALL_PROXY": there, "NO_PROXY": own}
     return names | {name.lower(): value for name, value in names.items()}
 
@@ -101,7 +101,8 @@ def environment(spec: SandboxSpec) -> dict[str, str]:
     env = {**ENVIRONMENT, "GIT_CONFIG_COUNT": str(len(safe))}
     for index, path in enumerate(safe):
         env[f"GIT_CONFIG_KEY_{index}"], env[f"GIT_CONFIG_VALUE_{index}"] = "safe.directory", path
-    return {**env, **(proxied(spec.allow) if spec.allow else {}), **spec.env}
+    beside = [service.name for service in spec.services]
+    return {**env, **(proxied(spec.allow, beside) if spec.allow else {}), **spec.env}
 
 
 def create_body(spec: SandboxSpec, image_id: str) -> dict[str, Any]:

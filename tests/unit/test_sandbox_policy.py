@@ -11,7 +11,7 @@ from importlib import resources
 import pytest
 
 from agent_harness.errors import UsageError
-from agent_harness.types import Mode, Mount, SandboxSpec
+from agent_harness.types import Mode, Mount, SandboxSpec, Service
 from agent_harness_sandbox import policy
 from agent_harness_sandbox.docker_engine import arch_problem
 from agent_harness_sandbox.image import OWN_IMAGE, PACKAGES, RECIPE, dockerfile
@@ -102,6 +102,28 @@ def test_users_commands_mounts_and_labels_are_compared():
 def test_a_spec_that_cannot_hold_is_refused(change):
     with pytest.raises(UsageError):
         policy.create_body(replace(SPEC, **change), "")
+
+
+def test_gpus_runtime_and_services_go_into_the_request():
+    asked = lambda **change: policy.create_body(replace(SPEC, **change), "")["HostConfig"]
+    assert asked()["DeviceRequests"] == []
+    assert asked(gpus="all")["DeviceRequests"] == [{"Count": -1, "Capabilities": [["gpu"]]}]
+    assert asked(gpus="2")["DeviceRequests"] == [{"Count": 2, "Capabilities": [["gpu"]]}]
+    assert "Runtime" not in asked() and asked(runtime="runsc")["Runtime"] == "runsc"
+    assert asked(services=(Service("db", "x"),))["ExtraHosts"] == ["db:127.0.0.1"]
+    assert asked(allow=("h:1",))["NetworkMode"] == "none" and asked(network="full")["NetworkMode"] == "bridge"
+
+
+def test_a_device_nobody_asked_for_is_a_difference():
+    seen = account()
+    seen["HostConfig"]["DeviceRequests"] = [{"Count": -1, "Capabilities": [["gpu"]], "Driver": "", "Options": {}}]
+    assert policy.differences(SPEC, seen)
+    same = {
+        **policy.create_body(replace(SPEC, gpus="all"), "")["HostConfig"],
+        "DeviceRequests": seen["HostConfig"]["DeviceRequests"],
+    }
+    seen["HostConfig"] = {**seen["HostConfig"], **same}
+    assert policy.differences(replace(SPEC, gpus="all"), seen) == []
 
 
 def test_full_temporary_file_systems_leave_room():

@@ -58,6 +58,8 @@ class Progress:
             Kind.COMMAND_ENDED: self._command_ended,
             Kind.EDIT_MADE: lambda d: f"edit {d['path']}",
             Kind.TOOL_REFUSED: lambda d: f"refused {d['tool']}: {d['reason']}",
+            Kind.NETWORK_DENIED: lambda d: f"network refused {d['host']}:{d['port']} ({d['why']})",
+            Kind.IMAGE_READY: lambda d: f"image {d['image'][-12:]} ready in {d['seconds']:.1f} s",
             Kind.CANDIDATE_CAPTURED: lambda d: f"candidate {d['tree'][:12]}: {d['files']} file(s) changed",
             Kind.GATE_JUDGED: self._judged,
             Kind.DELIVERY_LANDED: lambda d: f"delivered {d['commit'][:12]} on {d['target']}",
