@@ -118,6 +118,7 @@ class DockerSandbox:
     def _remove(self) -> None:
         try:
             with self._api, contextlib.closing(self._client):
+                self._around.close(lambda name: _remove(self._client, name))
                 # a create that was broken off may still be on its way in the engine
                 for _ in range(1 if self._made else 5):
                     _remove(self._client, self._name)
