@@ -14,7 +14,7 @@ from agent_harness.errors import Exit
 from agent_harness.gates import Case
 from agent_harness.gates.checks import CheckReport
 from agent_harness.ports import Budget, Environment, RoleRunner, Sandbox, Task, Termination
-from agent_harness.types import Candidate, Ended, GateOutcome, GateResult, Role, RoleResult
+from agent_harness.types import Candidate, Ended, GateOutcome, GateResult, Role, RoleResult, digest
 
 DIFF_SHOWN = 48 << 10
 """Characters of a diff put into the prompt; past that the reviewer is told so and has to read."""
@@ -63,7 +63,8 @@ class ReviewGate:
 
     def _task(self, case: Case, redact: Callable[[str], str]) -> Task:
         whole = redact(self._surface.diff(case.base, case.candidate.commit).decode("utf-8", "replace"))
-        complete, diff = len(whole) <= DIFF_SHOWN, whole[:DIFF_SHOWN]
+        complete, mark = len(whole) <= DIFF_SHOWN, digest(whole)[7:19]  # a text cannot hold its own digest
+        diff = f"<diff {mark}>\n{whole[:DIFF_SHOWN]}\n</diff {mark}>"
         changed = tuple(change.shown for change in case.candidate.changes)
         note = (
             "The whole diff:"
