@@ -48,8 +48,6 @@ ENVIRONMENT = {
 NETWORKS = {"none": "none", "full": "bridge"}
 WAY = posixpath.dirname(relay.SOCKET)
 """Where the folder with the proxy's socket is, inside."""
-RESERVED = ("/workspace", "/base", *TMPFS, "/proc", "/dev", "/sys", "/etc", "/run", "/var/run")
-"""Places inside that are the harness's or the kernel's own."""
 
 # The server's text comes over the stream, so that no path of the host is mounted for it or shows inside.
 _BOOT = """import os,sys
@@ -199,12 +197,15 @@ def least_memory(tmp_size: int) -> int:
 
 def _check(spec: SandboxSpec) -> None:
     problem = ""
+    ports = [port for service in spec.services for port in service.ports] + [relay.PORT] * bool(spec.allow)
     if spec.uid < 1 or spec.gid < 1:
         problem = f"runs as {spec.uid}:{spec.gid}, and root is not allowed inside"
     elif spec.network not in NETWORKS:
         problem = f"network {spec.network!r} is neither none nor full"
     elif spec.allow and spec.network != "none":
         problem = f"an allow list means nothing with network {spec.network}"
+    elif len(set(ports)) != len(ports):
+        problem = "two services have the same port, or one has the proxy's"
     elif (need := least_memory(spec.tmp_size)) > spec.memory:
         problem = f"memory {spec.memory} is less than its temporary file systems could fill ({need})"
     elif spec.mode is Mode.RO and any(not mount.read_only for mount in spec.mounts):

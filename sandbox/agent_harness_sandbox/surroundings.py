@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from agent_harness.errors import SandboxUnavailable, UsageError
+from agent_harness.errors import SandboxUnavailable
 from agent_harness.types import Mount, SandboxSpec, Service
-from agent_harness_sandbox import policy, relay
+from agent_harness_sandbox import policy
 from agent_harness_sandbox.egress import Egress
 
 HEALTHY_S = 90.0
@@ -29,9 +29,6 @@ class Surroundings:
     """Made before the sandbox, closed after it. `spec` is the sandbox's own, with what leads to these."""
 
     def __init__(self, spec: SandboxSpec) -> None:
-        ports = [port for service in spec.services for port in service.ports] + [relay.PORT] * bool(spec.allow)
-        if len(set(ports)) != len(ports):
-            raise UsageError("two services of a sandbox have the same port", next="change [services.NAME] ports")
         self._egress = Egress(spec.allow, spec.uid, spec.gid) if spec.allow else None
         self._denied, self._made = spec.denied, list[str]()
         if self._egress is not None:

@@ -15,6 +15,7 @@ from agent_harness.types import endpoint
 from agent_harness_sandbox import egress, policy
 from agent_harness_sandbox.doctor import runs_as
 from agent_harness_sandbox.egress import Egress, public
+from agent_harness_sandbox.removal import BACKGROUND
 from sandboxes import Factory
 
 SECRET = "sk-controller-canary-73"
@@ -218,6 +219,7 @@ def test_the_sandbox_reaches_what_is_listed_and_nothing_else(make, web, monkeypa
     assert SECRET not in shown and SECRET not in str(web.seen)
     folder = box.sandbox._around._egress.folder
     box.sandbox.close()
+    assert BACKGROUND.wait(30)
     assert not folder.parent.exists()
 
 

@@ -1,6 +1,7 @@
 """Servers beside a sandbox: reached on its loopback, by nobody else, reaching nothing, and gone with it."""
 
 import contextlib
+import io
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.docker_engine import DockerEngine
 from agent_harness_sandbox.image import OWN_IMAGE
 from agent_harness_sandbox.owner import LABEL, Owner
+from agent_harness_sandbox.removal import BACKGROUND
 from sandboxes import Factory
 
 pytestmark = pytest.mark.docker
@@ -43,6 +45,7 @@ def client():
 
 
 def ours(client, owner):
+    BACKGROUND.wait(30)
     return [row["Names"][0] for row in client.api.containers(all=True, filters={"label": f"{LABEL}={owner}"})]
 
 
@@ -97,6 +100,22 @@ def test_a_service_that_cannot_be_leaves_nothing(make, client, service, why):
 def test_two_services_on_one_port_are_refused(make):
     with pytest.raises(UsageError, match="same port"):
         make(services=(WEB, Service("two", OWN_IMAGE, ports=(8099,))))
+
+
+def test_an_image_that_gives_its_volume_to_its_own_user_works_in_memory(make, client):
+    text = f"FROM {OWN_IMAGE}\nVOLUME /data\n"
+    image, _ = client.images.build(fileobj=io.BytesIO(text.encode()), rm=True, forcerm=True)
+    become = "import os,time; os.chown('/data', 999, 999); os.setgroups([]); os.setgid(999); os.setuid(999); open('/data/x', 'w'); time.sleep(99)"
+    volumes = len(client.volumes.list())
+    try:
+        box = make(services=(Service("db", image.id, command=("python3", "-c", become), health="test -e /data/x"),))
+        served = client.containers.get(box.sandbox.describe()["name"] + "-db")
+        shown = served.exec_run(["sh", "-c", "stat -c %u /data/x; grep ' /data ' /proc/mounts"]).output.decode()
+        assert shown.startswith("999\ntmpfs /data tmpfs") and len(client.volumes.list()) == volumes
+        box.sandbox.close()
+        assert ours(client, Owner.current()) == []
+    finally:
+        client.api.remove_image(image.id, force=True)
 
 
 def test_after_a_kill_the_next_one_reaps_services_too(client):
