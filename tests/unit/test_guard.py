@@ -156,6 +156,8 @@ SHELL_SCRAPS = st.sampled_from([*SCRAPS.split(), "\n", "EOF\n", "\\\n", "\0", "Ã
 @example("{a," * 3000 + "}" * 3000)
 @example("cat <<E\n$(\n`\nE\n`")
 @example("python3 -c '" + "(" * 5000 + "'")
+@example("python3 -c 'import os; a = [a, a] + [a]; a = a; os.system(a)'")
+@example("python3 -c 'import os; a = [" + "a, " * 3000 + "]; os.system(a + a)'")
 def test_no_text_makes_it_raise(command):
     found = GUARD.screen(command)
     size = len(command.replace("\0", ""))

@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from agent_harness.guard.nouns import UNKNOWN
 
 LONGEST = 256 << 10
-_SHELL_CALLS = frozenset({"system", "popen", "getoutput", "getstatusoutput"})
-_MODULES = {
-    "os": re.compile(r"system|popen|(exec|spawn|posix_spawn)[lvpe]*"),
-    "subprocess": re.compile(r"run|call|check_call|check_output|Popen|getoutput|getstatusoutput"),
-    "pty": re.compile(r"spawn"),
-    "asyncio": re.compile(r"create_subprocess_(exec|shell)"),
-}
+_MOST_LOOKS = 5000
+_STARTS = re.compile(
+    r"(os|pty)\.((posix_)?spawn|exec)[lvpe]*|subprocess\.(run|call|check_call|check_output|Popen)"
+    r"|asyncio\.create_subprocess_(exec|shell)|.*\.(system|popen|getoutput|getstatusoutput)"
+)
 
 
 def python_commands(code: str) -> Iterator[list[str] | str]:
@@ -43,6 +41,7 @@ class _Python:
     def __init__(self) -> None:
         self._names: dict[str, ast.expr] = {}
         self._imported: dict[str, str] = {}
+        self._looks = 0
 
     def learn(self, node: ast.AST) -> None:
         """Remember what a name stands for."""
@@ -55,17 +54,16 @@ class _Python:
 
     def started(self, call: ast.Call) -> list[str] | str | None:
         """What a call starts, None where it starts nothing that is plain."""
-        module, _, name = self._called(call.func).rpartition(".")
-        known = _MODULES.get(module)
-        if not (known and known.fullmatch(name)) and name not in _SHELL_CALLS:
+        name = self._called(call.func)
+        if not _STARTS.fullmatch(name):
             return None
-        values = [self._value(one) for one in call.args] or [
-            self._value(k.value) for k in call.keywords if k.arg == "args"
+        values = [
+            self._value(one) for one in [*call.args, *(word.value for word in call.keywords if word.arg == "args")]
         ]
-        if name.startswith(("exec", "spawn", "posix_spawn", "create_subprocess_exec")) and module != "pty":
+        if "exec" in name or "spawn" in name:
             lists = [one for one in values if isinstance(one, list)]
             words = [one for one in values if isinstance(one, str)]
-            return lists[0] if lists else words[0 if "_exec" in name else 1 :] or None
+            return lists[0] if lists else words[0 if "_exec" in name else 1 :]
         return values[0] if values else None
 
     def _called(self, function: ast.expr) -> str:
@@ -80,30 +78,25 @@ class _Python:
 
     def _value(self, node: ast.expr, depth: int = 0) -> str | list[str]:
         """A constant text or list of texts; UNKNOWN stands for the rest."""
-        if depth > 8:
+        self._looks += 1
+        if depth > 8 or self._looks > _MOST_LOOKS:
             return UNKNOWN
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, str) else UNKNOWN
         if isinstance(node, ast.List | ast.Tuple):
-            return [self._text(one) for one in node.elts]
+            return [self._text(one, depth) for one in node.elts]
         if isinstance(node, ast.Name) and node.id in self._names:
             return self._value(self._names[node.id], depth + 1)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             left, right = self._value(node.left, depth + 1), self._value(node.right, depth + 1)
-            if isinstance(left, str) and isinstance(right, str):
-                return left + right
-            return left + right if isinstance(left, list) and isinstance(right, list) else UNKNOWN
+            alike = isinstance(left, list) is isinstance(right, list)
+            return left + right if alike else UNKNOWN  # type: ignore[operator]
         if isinstance(node, ast.JoinedStr):
-            return "".join(self._text(one) for one in node.values)
-        return self._method(node, depth)
-
-    def _text(self, node: ast.expr) -> str:
-        value = self._value(node)
-        return value if isinstance(value, str) else UNKNOWN
-
-    def _method(self, node: ast.expr, depth: int) -> str | list[str]:
-        """`"git push".split()` and `shlex.split("git push")`."""
+            return "".join(self._text(one, depth) for one in node.values)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
-            text = self._value(node.args[0] if node.args else node.func.value, depth + 1)
-            return text.split() if isinstance(text, str) else UNKNOWN
+            return self._text(node.args[0] if node.args else node.func.value, depth).split()  # shlex.split("x") too
         return UNKNOWN
+
+    def _text(self, node: ast.expr, depth: int) -> str:
+        value = self._value(node, depth + 1)
+        return value if isinstance(value, str) and len(value) <= LONGEST else UNKNOWN

@@ -130,22 +130,19 @@ def _fed(text: str | None, positional: tuple[str, ...]) -> Iterator[Inner]:
 
 def _python(words: list[str], stdin: str | None, shell: Shell) -> Iterator[Inner]:
     at = 1
-    while at < len(words) and words[at].startswith("-") and words[at] != "-":
-        option = words[at]
-        letter = next((one for one in option[1:] if one in "cmWX"), "") if not option.startswith("--") else ""
-        value = option[option.index(letter) + 1 :] if letter else ""
-        rest = words[at + 1 :] if value or not letter else words[at + 2 :]
-        value = value or " ".join(words[at + 1 : at + 2])
-        if letter == "c":
+    while found := re.fullmatch(r"-([^-cmWX]*)([cmWX]?)(.*)|--.+", words[at] if words[at:] else "", re.DOTALL):
+        if found[0] == "-":
+            break
+        value = found[3] or " ".join(words[at + 1 : at + 2])
+        at += 2 if found[2] and not found[3] else 1
+        if found[2] == "c":
             yield from _commands(python_commands(value))
             return
-        if letter == "m":
-            yield [value, *rest]
+        if found[2] == "m":
+            yield [value, *words[at:]]
             return
-        at = len(words) - len(rest)
     source = stdin if words[at : at + 1] in ([], ["-"], ["/dev/stdin"]) else shell.files.get(shell.path(words[at]))
-    if source:
-        yield from _commands(python_commands(source))
+    yield from _commands(python_commands(source or ""))
 
 
 def _env(words: list[str], _stdin: str | None, shell: Shell) -> Iterator[Inner]:

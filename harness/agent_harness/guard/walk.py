@@ -175,15 +175,6 @@ class _Descent:
         self._walk, self._piece, self._span = walk, piece, span
         self._reader = Reader(piece, walk.shell)
         self._stack: list[Step] = []
-        self._handlers: dict[str, Callable[[Node, str | None], None]] = {
-            "command": self._command,
-            "pipeline": self._pipeline,
-            "redirected_statement": self._redirected,
-            "function_definition": self._function,
-            "variable_assignment": self._assignment,
-            "for_statement": self._for,
-            "file_redirect": self._redirect,
-        }
 
     def go(self, root: Node, stdin: str | None) -> None:
         """Everything below a node."""
@@ -194,7 +185,7 @@ class _Descent:
                 step()
                 continue
             node, fed = step
-            self._handlers.get(node.type, self._other)(node, fed)
+            getattr(self, f"_on_{node.type}", self._other)(node, fed)
 
     def _push(self, nodes: list[Node], stdin: str | None = None) -> None:
         self._stack += [(node, stdin) for node in reversed(nodes) if node.named_child_count or node.type in REDIRECTS]
@@ -202,7 +193,7 @@ class _Descent:
     def _other(self, node: Node, stdin: str | None) -> None:
         self._push(node.named_children, stdin)
 
-    def _command(self, node: Node, stdin: str | None) -> None:
+    def _on_command(self, node: Node, stdin: str | None) -> None:
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self._assign(child)
@@ -212,14 +203,14 @@ class _Descent:
         self._walk.run(self._reader.argv(node), stdin if fed is None else fed, span)
         self._push([child for child in node.named_children if child.type != "variable_assignment"] + _values(node))
 
-    def _pipeline(self, node: Node, stdin: str | None) -> None:
+    def _on_pipeline(self, node: Node, stdin: str | None) -> None:
         steps: list[tuple[Node, str | None]] = []
         for stage in node.named_children:
             stdin = self._reader.output(steps[-1][0], steps[-1][1]) if steps else stdin
             steps.append((stage, stdin))
         self._stack += reversed(steps)
 
-    def _redirected(self, node: Node, stdin: str | None) -> None:
+    def _on_redirected_statement(self, node: Node, stdin: str | None) -> None:
         body = node.child_by_field_name("body")
         fed = self._reader.stdin(node)
         if body and (path := self._reader.written(node)):
@@ -228,14 +219,12 @@ class _Descent:
         if body:
             self._stack.append((body, stdin if fed is None else fed))
 
-    def _function(self, node: Node, stdin: str | None) -> None:
-        del stdin
+    def _on_function_definition(self, node: Node, _: str | None) -> None:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name and body:
             self._walk.shell.functions[self._reader.raw(name)] = (self._piece, body)
 
-    def _assignment(self, node: Node, stdin: str | None) -> None:
-        del stdin
+    def _on_variable_assignment(self, node: Node, _: str | None) -> None:
         self._assign(node)
         self._push(_values(node))
 
@@ -246,7 +235,7 @@ class _Descent:
             append = any(child.type == "+=" for child in node.children)
             self._walk.shell.assign(key, self._reader.text(value) if value else "", append=append)
 
-    def _for(self, node: Node, stdin: str | None) -> None:
+    def _on_for_statement(self, node: Node, stdin: str | None) -> None:
         body, name = node.child_by_field_name("body"), node.child_by_field_name("variable")
         listed = node.children_by_field_name("value")
         values = [field for one in listed for field in self._reader.fields(one)][:16] or [UNKNOWN]
@@ -260,7 +249,7 @@ class _Descent:
     def _setting(self, name: str, value: str) -> Callable[[], None]:
         return lambda: self._walk.shell.assign(name, value)
 
-    def _redirect(self, node: Node, stdin: str | None) -> None:
+    def _on_file_redirect(self, node: Node, stdin: str | None) -> None:
         doc = self._piece.heredocs.get(node.start_byte)
         if doc is None or doc.literal or not ("$(" in doc.body or "`" in doc.body or "${" in doc.body):
             self._push(node.named_children, stdin)
