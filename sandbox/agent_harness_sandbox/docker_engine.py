@@ -15,11 +15,12 @@ from typing import Any
 from agent_harness.errors import HarnessError, SandboxLost, SandboxUnavailable
 from agent_harness.ports import Finding
 from agent_harness.types import Command, CommandEnd, CommandResult, ImagePlan, SandboxSpec
-from agent_harness_sandbox import egress, policy
+from agent_harness_sandbox import policy
 from agent_harness_sandbox.channel import Channel
 from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.owner import LABEL, Owner
 from agent_harness_sandbox.removal import BACKGROUND
+from agent_harness_sandbox.shell import ShellChannel
 from agent_harness_sandbox.surroundings import Surroundings
 
 NAME = "agent-harness-"
@@ -43,7 +44,7 @@ class DockerSandbox:
         self._client, self._name, self._spec, self._around = client, name, around.spec, around
         self._talk = threading.Lock()
         self._api = threading.Lock()
-        self._channel: Channel | None = None
+        self._channel: Channel | ShellChannel | None = None
         self._why = ""
         self._closed = False
         self._made = False
@@ -129,24 +130,29 @@ class DockerSandbox:
 
     # --- below the port ---
 
-    def open(self, body: dict[str, Any], image_id: str) -> None:
-        """Create, compare, start, and prove from inside. Raises SandboxUnavailable or an engine's own error."""
+    def open(self, image_id: str, *, bash: bool) -> None:
+        """Create, compare, start, and prove from inside; `bash`: the exec server for images without Python. Raises
+        SandboxUnavailable or an engine's own error."""
         begun = time.monotonic()
         api = self._client.api
+        body = policy.create_body(self._spec, image_id, bash=bash)
         container = api.create_container_from_config(body, self._name)["Id"]
         self._made = True
-        found = policy.differences(self._spec, api.inspect_container(container))
+        found = policy.differences(self._spec, api.inspect_container(container), bash=bash)
         if found:
             raise SandboxUnavailable(
                 "the engine made a container without the asked profile", why="; ".join(found[:6]), next=DOCTOR
             )
         sock = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-        self._channel = Channel(sock, self._look)
+        self._channel = channel = Channel(sock, self._look)
         api.start(container)
-        self._channel.send(policy.execd())
-        hello, _ = self._channel.receive(seconds=START_S, most=0)
-        if hello.get("hello") != 1:
-            raise SandboxUnavailable("the exec server in the container said something unknown", why=str(hello)[:200])
+        if bash:
+            self._channel = ShellChannel(channel, self._poke)
+        else:
+            channel.send(policy.execd())
+            hello, _ = channel.receive(seconds=START_S, most=0)
+            if hello.get("hello") != 1:
+                raise SandboxUnavailable("the exec server in the container said something odd", why=str(hello)[:200])
         self._prove()
         self._around.begin(api, self._name, lambda image: _found(self._client, image), self._listening)
         self._about = {
@@ -164,7 +170,8 @@ class DockerSandbox:
                 "pids": self._spec.pids,
                 "tmp_size": self._spec.tmp_size,
             },
-            "profile": policy.profile_digest(self._spec),
+            "profile": policy.profile_digest(self._spec, bash=bash),
+            "exec": "bash" if bash else "python3",
             "start_s": round(time.monotonic() - begun, 3),
         }
 
@@ -230,6 +237,17 @@ class DockerSandbox:
         self._why = why
         return SandboxLost("the sandbox cannot be used any more", why=why)
 
+    def _poke(self) -> None:
+        """Send USR1 to process 1."""
+        import requests
+        from docker.errors import DockerException
+
+        try:
+            with self._api:
+                self._client.api.kill(self._name, signal="USR1")
+        except (DockerException, requests.RequestException) as fault:
+            raise SandboxLost("the sandbox is gone", why=_line(fault)) from fault
+
     def _look(self) -> None:
         """Raise SandboxLost unless the engine says that the container runs."""
         import requests
@@ -257,23 +275,37 @@ class DockerEngine:
         self._owner = owner or Owner.current()
         self._known: set[str] = set()
         """Content ids that were present and fitted; should one be gone, creating says so."""
+        self._shell: set[str] = set()
+        """Images that turned out to have no Python."""
 
     def start(self, spec: SandboxSpec) -> DockerSandbox:
         """A probed sandbox. Raises SandboxUnavailable, or UsageError for a spec no profile holds for; nothing is
         left behind then, nor on an interrupt."""
+        from docker.errors import APIError
+
         spec = replace(spec, labels={**spec.labels, LABEL: str(self._owner)})
         policy.create_body(spec, "")
         with _STARTS, _unavailable("starting a sandbox failed"):
-            client = connect(API_S)
-            around = Surroundings(spec)
-            sandbox = DockerSandbox(client, NAME + secrets.token_hex(8), around)  # named before it is made
-            try:
-                image_id = spec.image if spec.image in self._known else self._resolve(client, spec.image)
-                sandbox.open(policy.create_body(around.spec, image_id), image_id)
-            except BaseException:
-                with contextlib.suppress(SandboxLost):
-                    sandbox.close()
-                raise
+            if spec.image not in self._shell:
+                try:
+                    return self._open(spec, bash=False)
+                except APIError as fault:
+                    if 'exec: "python3"' not in _line(fault):
+                        raise
+            sandbox = self._open(spec, bash=True)
+            self._shell.add(spec.image)
+        return sandbox
+
+    def _open(self, spec: SandboxSpec, *, bash: bool) -> DockerSandbox:
+        client = connect(API_S)
+        sandbox = DockerSandbox(client, NAME + secrets.token_hex(8), Surroundings(spec))  # named before it is made
+        try:
+            image_id = spec.image if spec.image in self._known else self._resolve(client, spec.image)
+            sandbox.open(image_id, bash=bash)
+        except BaseException:
+            with contextlib.suppress(SandboxLost):
+                sandbox.close()
+            raise
         return sandbox
 
     def image_id(self, image: str) -> str:
@@ -290,25 +322,14 @@ class DockerEngine:
         """The content id of the image that a plan makes; what was made earlier from the same is taken."""
         from agent_harness_sandbox import build
 
-        with (
-            _unavailable("making the sandbox image failed"),
-            contextlib.closing(connect(int(plan.timeout_s))) as client,
-        ):
+        seconds = int(max(plan.timeout_s, build.PULL_S))
+        with _unavailable("making the sandbox image failed"), contextlib.closing(connect(seconds)) as client:
             find = lambda image: _found(client, image)
             return build.prepare(build.Bench(client, find, str(self._owner), say, stopped), plan)
-
-    def pull(self, image: str, say: Callable[[str], None]) -> None:
-        """Fetch an image by its reference, where it is not there."""
-        from agent_harness_sandbox import build
-
-        with _unavailable(f"pulling {image} failed"), contextlib.closing(connect(int(build.PULL_S))) as client:
-            find = lambda image: _found(client, image)
-            build.pull(build.Bench(client, find, str(self._owner), say, lambda: False), image)
 
     def reap(self) -> list[str]:
         """Remove what dead owners left: same machine, and an earlier boot or a process that is gone."""
         removed = []
-        egress.clear()
         with _unavailable("looking for left containers failed"), contextlib.closing(connect(API_S)) as client:
             for row in client.api.containers(all=True, filters={"label": LABEL}):
                 owner = Owner.parse(row["Labels"].get(LABEL, ""))
@@ -344,8 +365,8 @@ def _unavailable(what: str) -> Iterator[None]:
 
 
 def _advice(why: str) -> str:
-    if "python3" in why:
-        return "take an image that has python3 (3.9 or later), git and bash; `sandbox.image` names it"
+    if "python3" in why or 'exec: "bash"' in why:
+        return "take an image that has bash and git, and python3 (3.9 or later) or none; `sandbox.image` names it"
     if "bind source path does not exist" in why:
         return "the engine must run on this machine, or see the same folders; check DOCKER_HOST"
     return DOCTOR

@@ -16,6 +16,7 @@ from typing import Any
 from agent_harness.errors import UsageError
 from agent_harness.types import Mode, SandboxSpec, endpoint
 from agent_harness_sandbox import relay
+from agent_harness_sandbox.shell import server
 
 SHM = 64 << 20
 HEADROOM = 96 << 20
@@ -79,15 +80,19 @@ def proxied(allow: Sequence[str], beside: Sequence[str] = ()) -> dict[str, str]:
     return names | {name.lower(): value for name, value in names.items()}
 
 
+def _python() -> list[str]:
+    return ["python3", "-I", "-S", "-c", _BOOT, str(len(execd()))]
+
+
 def seccomp() -> str:
     """The system calls that are allowed, as compact JSON. Without a list of architectures it is the native one."""
     text = resources.files("agent_harness_sandbox").joinpath("seccomp.json").read_text()
     return json.dumps(json.loads(text), separators=(",", ":"))
 
 
-def profile_digest(spec: SandboxSpec) -> str:
+def profile_digest(spec: SandboxSpec, *, bash: bool = False) -> str:
     """Names the profile in the log: the whole request without the run's own labels and folders."""
-    body = create_body(spec, "image")
+    body = create_body(spec, "image", bash=bash)
     body["HostConfig"]["Mounts"] = [[mount["Target"], mount["ReadOnly"]] for mount in body["HostConfig"]["Mounts"]]
     del body["Labels"]
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode() + execd()).hexdigest()[:16]
@@ -103,12 +108,13 @@ def environment(spec: SandboxSpec) -> dict[str, str]:
     return {**env, **(proxied(spec.allow, beside) if spec.allow else {}), **spec.env}
 
 
-def create_body(spec: SandboxSpec, image_id: str) -> dict[str, Any]:
-    """The engine's create request. Raises UsageError for a spec that no profile can hold for."""
+def create_body(spec: SandboxSpec, image_id: str, *, bash: bool = False) -> dict[str, Any]:
+    """The engine's create request; `bash`: for an image without Python. Raises UsageError for a spec that no profile
+    can hold for."""
     _check(spec)
     return {
         "Image": image_id,
-        "Entrypoint": ["python3", "-I", "-S", "-c", _BOOT, str(len(execd()))],
+        "Entrypoint": ["bash", "-p", "-c", server(), "bash"] if bash else _python(),
         "Cmd": [],
         "User": f"{spec.uid}:{spec.gid}",
         "WorkingDir": "/",
@@ -218,10 +224,10 @@ def _check(spec: SandboxSpec) -> None:
         raise UsageError(f"the sandbox spec does not hold: {problem}", next="change the [sandbox] settings")
 
 
-def differences(spec: SandboxSpec, inspect: Mapping[str, Any]) -> list[str]:
+def differences(spec: SandboxSpec, inspect: Mapping[str, Any], *, bash: bool = False) -> list[str]:
     """Where the engine's account of a created container is not the profile; empty when it is. Whatever the account
     leaves out counts as a difference, unless the profile wants it empty."""
-    want = create_body(spec, str(inspect.get("Image", "")))
+    want = create_body(spec, str(inspect.get("Image", "")), bash=bash)
     config, host = inspect.get("Config") or {}, inspect.get("HostConfig") or {}
     found = _compare("HostConfig", want.pop("HostConfig"), host)
     env, labels = set(want.pop("Env")), want.pop("Labels")
@@ -268,7 +274,7 @@ def unproven(spec: SandboxSpec, facts: Mapping[str, Any]) -> list[str]:
     """What the started sandbox, asked from inside, does not have; empty when it holds in both directions."""
     status, places = facts.get("status", {}), facts.get("places", {})
     tools = [name for name, path in facts.get("tools", {"bash": ""}).items() if not path]
-    found = [f"the image has no {name}; it needs bash, git and python3" for name in tools]
+    found = [f"the image has no {name}; it needs bash and git" for name in tools]
     if set(facts.get("ids", [])) != {spec.uid, spec.gid}:
         found.append(f"it runs as {facts.get('ids')}, not {spec.uid}:{spec.gid}")
     if any(int(status.get(name, "1"), 16) for name in ("CapEff", "CapPrm", "CapBnd")):

@@ -1,15 +1,42 @@
-"""The Docker sandbox against the suite that every sandbox must pass."""
+"""The Docker sandbox against the suite that every sandbox must pass, by each way of executing."""
+
+import contextlib
+import io
+import os
 
 import pytest
 
+from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.conformance import *  # noqa: F403
+from agent_harness_sandbox.image import OWN_IMAGE
 from sandboxes import Factory
 
 pytestmark = pytest.mark.docker
+HIDDEN = "/opt/hidden"
 
 
-@pytest.fixture
-def make_sandbox():
+@pytest.fixture(scope="module")
+def without_python():
+    """The own image with its Python where no exec server looks, so that every probe of the suite still runs."""
+    tag = f"sandbox-test-without-python:{os.getpid()}"
+    text = f"FROM {OWN_IMAGE}\nUSER 0\nRUN mkdir {HIDDEN} && mv /usr/bin/python3* {HIDDEN}\n"
+    with contextlib.closing(connect()) as client:
+        client.images.build(fileobj=io.BytesIO(text.encode()), tag=tag, rm=True, network_mode="none")
+        yield tag
+        client.images.remove(tag, force=True)
+
+
+@pytest.fixture(params=["python3", "bash"])
+def make_sandbox(request):
     factory = Factory()
-    yield factory
+
+    def make(*args, **changes):
+        if request.param == "bash":
+            changes["image"] = request.getfixturevalue("without_python")
+            changes["env"] = {"PYTHON": f"{HIDDEN}/python3", **changes.get("env", {})}
+        box = factory(*args, **changes)
+        assert box.sandbox.describe()["exec"] == request.param
+        return box
+
+    yield make
     factory.close()
