@@ -335,11 +335,12 @@ class App:
         """Every property of the sandbox, tried. `fix` builds the own image and pulls others first where missing."""
         if fix:
             self.place.fetch()
+        _ = self.place.mounts, self.place.services
         if not self.config.sandbox.made:
-            return [*self.engine.doctor(self.place.named(self.config.sandbox.image)), *self.place.findings()]
+            return self.engine.doctor(self.place.named(self.config.sandbox.image))
         with self._closing(Unrecorded()) as stage:
             stage.prepare(self.repository.fetch(self.source, self.config.project.base))
-            return [*self.engine.doctor(stage.image), *self.place.findings()]
+            return self.engine.doctor(stage.image)
 
     def verify(self) -> list[str]:
         """What does not hold of the log, measured by itself and by the roots in delivered commits."""

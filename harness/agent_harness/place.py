@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from agent_harness.config import Config
-from agent_harness.errors import HarnessError
 from agent_harness.logs import logger
 from agent_harness.mounts import declared
-from agent_harness.ports import Finding, SandboxEngine
+from agent_harness.ports import SandboxEngine
 from agent_harness.stage import Shape
-from agent_harness.types import Mount, Service
+from agent_harness.types import ImagePlan, Mount, Service
 
 
 class Place:
@@ -68,14 +67,4 @@ class Place:
             if image == "own":
                 self._plugin("image", "ensure")(say)
             else:
-                self._engine.pull(image, say)
-
-    def findings(self) -> Iterator[Finding]:
-        """On what the project declares, where it declares any."""
-        declares = {"mounts": self._config.sandbox.mounts, "services": self._config.services}
-        for name, asked in declares.items():
-            try:
-                if asked:
-                    yield Finding(name, ok=True, seen=f"{len(getattr(self, name))} declared, and can be had")
-            except HarnessError as error:
-                yield Finding(name, ok=False, seen=error.line, fix=error.next)
+                self._engine.prepare(ImagePlan("", reference=image, fetch=True), say, lambda: False)

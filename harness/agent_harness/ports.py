@@ -140,9 +140,6 @@ class SandboxEngine(Protocol):
 
         Says each step before it. Raises SandboxUnavailable, ConfigError for what the tree asks for, Cancelled."""
 
-    def pull(self, image: str, say: Callable[[str], None]) -> None:
-        """Fetch an image by its reference, as a step with a limit of its own. Raises SandboxUnavailable."""
-
     def reap(self) -> list[str]:
         """Remove containers whose owner process is gone; returns their names. Never those of a live owner."""
 

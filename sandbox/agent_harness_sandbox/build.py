@@ -25,12 +25,12 @@ from agent_harness_sandbox import devcontainer, policy
 from agent_harness_sandbox.egress import Egress
 from agent_harness_sandbox.image import one_builder
 from agent_harness_sandbox.owner import LABEL
-from agent_harness_sandbox.surroundings import CAPABILITIES, Find
+from agent_harness_sandbox.surroundings import Find, confined
 
 BUILT, SET_UP = "agent-harness-build", "agent-harness-setup"
 PULL_S = 1800.0
 LOOK_S = 0.5
-MEMORY = 4 << 30
+MEMORY, PIDS = 4 << 30, 2048
 _SCRIPT = r"""set -e
 end() {
     find /workspace -mindepth 1 -delete
@@ -76,6 +76,8 @@ def prepare(bench: Bench, plan: ImagePlan) -> str:
             bench.say(f"{plan.devcontainer}: left out {', '.join(found.left_out)}; see sandbox.devcontainer_env")
         reference = found.image or _built(bench, plan, found)
         commands, env = (*found.commands, *commands), dict(found.env)
+    if plan.fetch:
+        _pull(bench, reference)
     image_id, _ = bench.find(reference)
     return _set_up(bench, plan, image_id, commands, env) if commands or env else image_id
 
@@ -89,21 +91,13 @@ def _once(bench: Bench, tag: str, make: Callable[[], None]) -> str:
     return tag
 
 
-def pull(bench: Bench, image: str) -> None:
-    """Fetch an image that is not there. Raises SandboxUnavailable."""
-    from docker.errors import ImageNotFound
-
-    with contextlib.suppress(ImageNotFound):
-        bench.client.images.get(image)
-        return
-    bench.say(f"pulling {image} ({PULL_S / 60:g} minutes at most)")
-    name, _, tag = image.partition("@") if "@" in image else image.rpartition(":")
-    if not name or "/" in tag:
-        name, tag = image, "latest"
-    rows = bench.client.api.pull(name, tag=tag, stream=True, decode=True)
-    _follow(bench, rows, time.monotonic() + PULL_S, f"pulling {image}")
-    about = bench.client.images.get(image).attrs
-    bench.say(f"pulled {image}: {about.get('Size', 0) >> 20} MiB, {about.get('Architecture')}")
+def _pull(bench: Bench, image: str) -> None:
+    """Fetch an image, where it is not there."""
+    if not bench.client.images.list(image):
+        bench.say(f"pulling {image} ({PULL_S / 60:g} minutes at most)")
+        rows = bench.client.api.pull(image, stream=True, decode=True)
+        _follow(bench, rows, time.monotonic() + PULL_S, f"pulling {image}")
+        bench.say(f"pulled {image}: {bench.client.images.get(image).attrs.get('Size', 0) >> 20} MiB")
 
 
 def _follow(bench: Bench, rows: Iterator[dict[str, Any]], until: float, what: str) -> None:
@@ -140,7 +134,13 @@ def _built(bench: Bench, plan: ImagePlan, wanted: devcontainer.Devcontainer) -> 
     exclude = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     files = sorted(exclude_paths(str(context), [".git", *exclude, f"!{name}"], dockerfile=name))
     with contextlib.closing(create_archive(str(context), files=files)) as packed:
-        recipe = [name, dict(wanted.args), wanted.target, plan.network, _digest(packed)]
+        recipe = [
+            name,
+            dict(wanted.args),
+            wanted.target,
+            plan.network,
+            hashlib.file_digest(packed, "sha256").hexdigest(),
+        ]
         packed.seek(0)
         tag = f"{BUILT}:{hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]}"
         more = {"buildargs": dict(wanted.args), "target": wanted.target or None, "tag": tag, "dockerfile": name}
@@ -162,17 +162,6 @@ def _build(bench: Bench, plan: ImagePlan, packed: Any, more: Mapping[str, Any]) 
     _follow(bench, rows, time.monotonic() + plan.timeout_s, f"building {more['dockerfile']}")
 
 
-def _digest(packed: Any) -> str:
-    """Of a tar's names, modes and contents; its times do not count."""
-    found = hashlib.sha256()
-    with tarfile.open(fileobj=packed) as tar:
-        for entry in tar:
-            found.update(json.dumps([entry.name, entry.mode, entry.linkname, entry.size]).encode())
-            if file := tar.extractfile(entry) if entry.isreg() else None:
-                found.update(hashlib.file_digest(file, "sha256").digest())  # type: ignore[arg-type]
-    return found.hexdigest()
-
-
 def _set_up(bench: Bench, plan: ImagePlan, image_id: str, commands: Sequence[str], env: Mapping[str, str]) -> str:
     """The content id of the image in which the set-up has been run."""
     tree = Path(plan.tree).resolve()
@@ -181,7 +170,7 @@ def _set_up(bench: Bench, plan: ImagePlan, image_id: str, commands: Sequence[str
         *[_named(tree, pattern) for pattern in plan.setup_files],
     ]
     tag = f"{SET_UP}:{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}"
-    way = Egress(plan.allow, 0, 0) if plan.allow else None
+    way = Egress(plan.allow, tree.parent, 0, 0) if plan.allow else None
     body = set_up_body(plan, image_id, commands, env, way=str(way.folder) if way else "")
     try:
         _once(bench, tag, lambda: _run(bench, plan, body, tag, way))
@@ -192,18 +181,29 @@ def _set_up(bench: Bench, plan: ImagePlan, image_id: str, commands: Sequence[str
 
 
 def _run(bench: Bench, plan: ImagePlan, body: Mapping[str, Any], tag: str, way: Egress | None) -> None:
+    from docker.errors import NotFound
+
     bench.say(f"setting up the image as sandbox.setup says (once; {plan.timeout_s:g} s at most)")
     api, name = bench.client.api, f"agent-harness-setup-{secrets.token_hex(6)}"
     try:
         container = api.create_container_from_config({**body, "Labels": {LABEL: bench.owner}}, name)["Id"]
-        with _packed(Path(plan.tree)) as data:
+        with tempfile.TemporaryFile() as data:
+            with tarfile.open(fileobj=data, mode="w") as tar:
+                tar.add(plan.tree, "workspace", filter=_roots)
+            data.seek(0)
             api.put_archive(container, "/", data)
         api.start(container)
         _wait(bench, container, plan.timeout_s, way)
         changes = ['CMD ["bash"]', "ENTRYPOINT []", f'LABEL {LABEL}="" agent-harness.image="setup"']
         api.commit(container, repository=SET_UP, tag=tag.partition(":")[2], changes=changes)
     finally:
-        _gone(api, name)
+        with contextlib.suppress(NotFound):
+            api.remove_container(name, force=True, v=True)
+
+
+def _roots(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    return entry
 
 
 def set_up_body(
@@ -220,28 +220,15 @@ def set_up_body(
         "commands": "\n".join(f"bash -c {shlex.quote(command)}" for command in commands),
     }
     mounts = [*plan.caches, *([Mount(way, policy.WAY, read_only=True)] if way else [])]
+    binds = [policy.mount(one.source, one.target, one.read_only) for one in mounts]
     return {
         "Image": image_id,
         "Entrypoint": ["bash", "-c"],
         "Cmd": [script, policy.relay_text().decode()] if way else [script],
         "User": "0:0",
-        "WorkingDir": "/workspace",
         "Env": [f"{key}={value}" for key, value in sorted(env.items())],
         "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": {
-            "NetworkMode": policy.NETWORKS[plan.network],
-            "IpcMode": "private",
-            "CgroupnsMode": "private",
-            "CapDrop": ["ALL"],
-            "CapAdd": CAPABILITIES,
-            "SecurityOpt": ["no-new-privileges:true", f"seccomp={policy.seccomp()}"],
-            "Mounts": [policy.mount(one.source, one.target, one.read_only) for one in mounts],
-            "Memory": MEMORY,
-            "MemorySwap": MEMORY,
-            "PidsLimit": 2048,
-            "LogConfig": {"Type": "json-file", "Config": {"max-size": "4m", "max-file": "1"}},
-            "RestartPolicy": {"Name": "no"},
-        },
+        "HostConfig": confined(policy.NETWORKS[plan.network], MEMORY, PIDS, binds),
     }
 
 
@@ -254,21 +241,6 @@ def _named(tree: Path, pattern: str) -> list[list[str]]:
         elif path.is_file():
             found.append([str(path.relative_to(tree)), hashlib.sha256(path.read_bytes()).hexdigest()])
     return found
-
-
-@contextlib.contextmanager
-def _packed(tree: Path) -> Iterator[Any]:
-    """The tree as a tar below /workspace, owned by root."""
-
-    def root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-        entry.uid = entry.gid = 0
-        return entry
-
-    with tempfile.TemporaryFile() as data:
-        with tarfile.open(fileobj=data, mode="w") as tar:
-            tar.add(tree, "workspace", filter=root)
-        data.seek(0)
-        yield data
 
 
 def _wait(bench: Bench, container: str, seconds: float, egress: Egress | None) -> None:
@@ -288,10 +260,3 @@ def _wait(bench: Bench, container: str, seconds: float, egress: Egress | None) -
             why=" | ".join(line.strip() for line in said if line.strip())[-500:],
             next="mend sandbox.setup; its network is sandbox.setup_network or setup_allow",
         )
-
-
-def _gone(api: Any, name: str) -> None:
-    from docker.errors import NotFound
-
-    with contextlib.suppress(NotFound):
-        api.remove_container(name, force=True, v=True)

@@ -11,7 +11,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_harness.errors import ConfigError
@@ -68,26 +68,24 @@ def read(raw: bytes, path: str, allowed: Sequence[str]) -> Devcontainer:
     if ("image" in data) == ("build" in data):
         raise ConfigError(f"{path} has to name either image or build")
     found = _strings(data.get("containerEnv", {}), path, "containerEnv")
-    env = {name: value for name, value in found.items() if name in allowed}
-    commands = tuple(command for key in COMMANDS for command in _commands(data.get(key), path, key))
-    left = tuple(name for name in found if name not in allowed)
+    rest = Devcontainer(
+        commands=tuple(command for key in COMMANDS for command in _commands(data.get(key), path, key)),
+        env={name: value for name, value in found.items() if name in allowed},
+        left_out=tuple(name for name in found if name not in allowed),
+    )
     if "image" in data:
-        return Devcontainer(_text(data["image"], path, "image"), commands=commands, env=env, left_out=left)
-    return _build(data["build"], path, Devcontainer(commands=commands, env=env, left_out=left))
-
-
-def _build(build: object, path: str, rest: Devcontainer) -> Devcontainer:
+        return replace(rest, image=_text(data["image"], path, "image"))
+    build = data["build"]
     if not isinstance(build, dict) or not {"dockerfile"} <= set(build) <= {"dockerfile", "context", "args", "target"}:
         raise ConfigError(f"{path}: build", why="it has to have dockerfile, and may have context, args and target")
     here = posixpath.dirname(path)
-    return Devcontainer(
-        dockerfile=posixpath.normpath(posixpath.join(here, _text(build["dockerfile"], path, "build.dockerfile"))),
-        context=posixpath.normpath(posixpath.join(here, _text(build.get("context", "."), path, "build.context"))),
+    file, context = _text(build["dockerfile"], path, "dockerfile"), _text(build.get("context", "."), path, "context")
+    return replace(
+        rest,
+        dockerfile=posixpath.normpath(posixpath.join(here, file)),
+        context=posixpath.normpath(posixpath.join(here, context)),
         args=_strings(build.get("args", {}), path, "build.args"),
         target=_text(build.get("target", ""), path, "build.target"),
-        commands=rest.commands,
-        env=rest.env,
-        left_out=rest.left_out,
     )
 
 

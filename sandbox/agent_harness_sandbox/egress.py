@@ -9,7 +9,6 @@ serves a listed host could carry more than that host.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import os
 import shutil
@@ -25,12 +24,10 @@ from urllib.parse import urlsplit, urlunsplit
 from agent_harness.types import endpoint
 from agent_harness_sandbox.relay import accept, join
 
-PREFIX = "agent-harness-way-"
 HEAD = 16 << 10
 HEAD_S, CONNECT_S = 10.0, 20.0
 TOLD = 200
 """Different refusals kept between two looks; a command that tries more is told of no more."""
-YOUNG_S = 60.0
 TRANSLATED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
 """IPv6 that carries an IPv4 address, which may be anybody's."""
 DROPPED = {b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"te", b"upgrade"}
@@ -47,19 +44,16 @@ class Refused(Exception):
 class Egress:
     """A running proxy. `folder` is mounted read-only: a socket there can be connected to, not replaced."""
 
-    def __init__(self, allow: Sequence[str], uid: int, gid: int) -> None:
+    def __init__(self, allow: Sequence[str], beside: Path, uid: int, gid: int) -> None:
+        """`beside` is a private folder of the harness, in which `folder` is made."""
         self._allow = frozenset(endpoint(one) for one in allow)
         self._lock = threading.Lock()
         self._denied: dict[tuple[str, int, str], int] = {}
-        self._open: set[socket.socket] = set()
-        self._home = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._held = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._held, fcntl.LOCK_EX)  # as long as this process lives; `clear` asks for it
-        self.folder = self._home / "way"
-        self.folder.mkdir(mode=0o700)
+        self.folder = Path(tempfile.mkdtemp(prefix="way-", dir=beside))
         self._listener = socket.socket(socket.AF_UNIX)
-        # by the open folder, for the whole path may be longer than a socket's address can be
-        self._listener.bind(f"/proc/self/fd/{self._held}/way/proxy")
+        held = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)  # a whole path may be longer than an address can be
+        self._listener.bind(f"/proc/self/fd/{held}/proxy")
+        os.close(held)
         if os.geteuid() == 0:
             os.chown(self.folder / "proxy", uid, gid)
             os.chown(self.folder, uid, gid)
@@ -73,18 +67,11 @@ class Egress:
         return [{"host": host, "port": port, "why": why, "count": n} for (host, port, why), n in found.items()]
 
     def close(self) -> None:
-        """End every connection and remove the folder; safe to repeat."""
+        """Take no more connections and remove the folder; safe to repeat. What is open ends with its sandbox."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        with self._lock:
-            for end in self._open:
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-        if self._held >= 0:
-            shutil.rmtree(self._home, ignore_errors=True)
-            os.close(self._held)
-            self._held = -1
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _serve(self, client: socket.socket) -> None:
         try:
@@ -98,23 +85,11 @@ class Egress:
             about = f"Content-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             client.sendall(f"HTTP/1.1 {no.status}\r\n{about}".encode() + body)
             return
-        with upstream, self._known(client), self._known(upstream):
-            if first:
-                upstream.sendall(first + rest)
-            else:
+        with upstream:
+            if not first:
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                upstream.sendall(rest)
+            upstream.sendall(first + rest)
             join(client, upstream)
-
-    @contextlib.contextmanager
-    def _known(self, end: socket.socket) -> Any:
-        with self._lock:
-            self._open.add(end)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._open.discard(end)
 
     def _note(self, host: str, port: int, why: str) -> None:
         key = (host[:255], port, why)
@@ -191,17 +166,3 @@ def _request(head: bytes) -> tuple[tuple[str, int], bytes]:
     kept = [line for line in lines[1:] if line.partition(b":")[0].strip().lower() not in DROPPED]
     new = [f"{method} {path} HTTP/1.1".encode(), f"Host: {url.netloc}".encode(), b"Connection: close", *kept]
     return place, b"\r\n".join(new) + b"\r\n\r\n"
-
-
-def clear() -> None:
-    """Remove the folders that killed processes of this user left."""
-    for home in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):
-            fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                about = os.fstat(fd)
-                if about.st_uid == os.geteuid() and time.time() - about.st_mtime > YOUNG_S:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(home, ignore_errors=True)
-            finally:
-                os.close(fd)

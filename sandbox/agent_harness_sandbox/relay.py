@@ -7,6 +7,7 @@ decides nothing. Whoever inside connects to the socket itself meets the same pro
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import threading
 import time
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 PORT = 3128
 SOCKET = "/run/agent-harness/proxy"
 CONNECTIONS = 64
-IDLE_S = 600.0
+IDLE_S, LINGER_S = 600.0, 60.0
 
 
 def carry(source: socket.socket, target: socket.socket) -> None:
@@ -31,12 +32,16 @@ def carry(source: socket.socket, target: socket.socket) -> None:
 
 
 def join(one: socket.socket, two: socket.socket) -> None:
-    """Copy both directions; returns when both have ended."""
+    """Copy both directions. Once the first end has no more to say, the other has a while for the rest of its answer."""
     for end in (one, two):
         end.settimeout(IDLE_S)
     back = threading.Thread(target=carry, args=(two, one), daemon=True)
     back.start()
     carry(one, two)
+    back.join(LINGER_S)
+    for end in (one, two):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
     back.join()
 
 
@@ -52,15 +57,14 @@ def accept(listener: socket.socket, handle: Callable[[socket.socket], None]) -> 
             room.release()
 
     while True:
+        room.acquire()
         try:
             client = listener.accept()[0]
-        except OSError:
-            if listener.fileno() < 0 or not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        except OSError as fault:
+            room.release()
+            if fault.errno in {errno.EINVAL, errno.EBADF}:
                 return
             time.sleep(0.05)
-            continue
-        if not room.acquire(timeout=10):
-            client.close()
             continue
         try:
             threading.Thread(target=one, args=(client,), daemon=True).start()

@@ -8,8 +8,9 @@ Every sandbox has servers of its own, so that nothing written to one by a candid
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from agent_harness.errors import SandboxUnavailable
@@ -18,8 +19,6 @@ from agent_harness_sandbox import policy
 from agent_harness_sandbox.egress import Egress
 
 HEALTHY_S = 90.0
-CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
-"""What the usual images need to give their data to a user of their own and become it."""
 
 Find = Callable[[str], tuple[str, dict[str, Any]]]
 """An image's content id and its configuration. Raises SandboxUnavailable."""
@@ -29,7 +28,8 @@ class Surroundings:
     """Made before the sandbox, closed after it. `spec` is the sandbox's own, with what leads to these."""
 
     def __init__(self, spec: SandboxSpec) -> None:
-        self._egress = Egress(spec.allow, spec.uid, spec.gid) if spec.allow else None
+        beside = Path(spec.mounts[0].source).parent  # the run's own folder, removed with it
+        self._egress = Egress(spec.allow, beside, spec.uid, spec.gid) if spec.allow else None
         self._denied, self._made = spec.denied, list[str]()
         if self._egress is not None:
             spec = replace(spec, mounts=(*spec.mounts, Mount(str(self._egress.folder), policy.WAY, read_only=True)))
@@ -86,31 +86,34 @@ def service_body(
 ) -> dict[str, Any]:
     """The engine's create request for a service. Its data is in memory: the image's volumes become tmpfs."""
     volumes = sorted({"/tmp", *(config.get("Volumes") or {})})  # noqa: S108
+    mounts = [{"Type": "tmpfs", "Target": one, "TmpfsOptions": {"SizeBytes": spec.tmp_size}} for one in volumes]
+    host = confined(f"container:{sandbox}", spec.memory, spec.pids, mounts)
+    host |= {"CpuPeriod": 100_000, "CpuQuota": int(spec.cpus * 100_000)}
     return {
         "Image": image_id,
         "Env": [f"{name}={value}" for name, value in sorted(service.env.items())],
         **({"Cmd": list(service.command)} if service.command else {}),
         "Labels": {**spec.labels, "agent-harness.service": service.name},
         "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": {
-            "NetworkMode": f"container:{sandbox}",
-            "IpcMode": "private",
-            "CgroupnsMode": "private",
-            "CapDrop": ["ALL"],
-            "CapAdd": CAPABILITIES,
-            "SecurityOpt": ["no-new-privileges:true", f"seccomp={policy.seccomp()}"],
-            "Mounts": [
-                {"Type": "tmpfs", "Target": place, "TmpfsOptions": {"SizeBytes": spec.tmp_size}} for place in volumes
-            ],
-            "Memory": spec.memory,
-            "MemorySwap": spec.memory,
-            "CpuPeriod": 100_000,
-            "CpuQuota": int(spec.cpus * 100_000),
-            "PidsLimit": spec.pids,
-            "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
-            "RestartPolicy": {"Name": "no"},
-            **({"Runtime": spec.runtime} if spec.runtime else {}),
-        },
+        "HostConfig": host | ({"Runtime": spec.runtime} if spec.runtime else {}),
+    }
+
+
+def confined(network: str, memory: int, pids: int, mounts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Host settings of the containers that are not sandboxes (services, set-ups): root inside and a writable root file
+    system, for the usual images need them, but little to do harm with."""
+    return {
+        "NetworkMode": network,
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "CapDrop": ["ALL"],
+        "CapAdd": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"],
+        "SecurityOpt": ["no-new-privileges:true", f"seccomp={policy.seccomp()}"],
+        "Mounts": list(mounts),
+        "Memory": memory,
+        "MemorySwap": memory,
+        "PidsLimit": pids,
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": "4m", "max-file": "1"}},
     }
 
 

@@ -60,6 +60,8 @@ class ImagePlan:
 
     tree: str
     reference: str = ""
+    fetch: bool = False
+    """Pull the reference first where it is missing: only by a person's wish, never in a run."""
     dockerfile: str = ""
     devcontainer: str = ""
     devcontainer_env: tuple[str, ...] = ()
