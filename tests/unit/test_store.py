@@ -167,7 +167,7 @@ def test_what_cannot_be_opened_says_why(tmp_path):
         ("other.db", "no store of agent-harness: it has the table 'guests'"),
         ("", "it is a folder"),
         ("no/such/x.db", "No such file"),
-        ("text.db/x.db", "File exists|Not a directory"),
+        ("text.db/x.db", "check that the folder exists"),
     ):
         with pytest.raises(StoreFault, match=line):
             Store.open(f"sqlite:///{tmp_path / name}")
@@ -193,3 +193,32 @@ def test_a_file_of_another_user_says_so(tmp_path):
             os._exit(0 if "Permission denied" in fault.line and "write access" in fault.line else 2)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_file_that_was_taken_away_is_written_no_more(store, tmp_path):
+    path = tmp_path / "ä b%20?c.db"
+    path.rename(tmp_path / "elsewhere")
+    for _ in "gone", "another":
+        with pytest.raises(StoreFault, match="removed or replaced"), store.write() as tx:
+            bump(tx)
+        path.touch()
+    (tmp_path / "elsewhere").replace(path)
+    with store.write() as tx:
+        bump(tx)
+    assert count(store) == 1
+
+
+def test_closing_hides_no_error(tmp_path):
+    (tmp_path / "state").mkdir()
+    store = Store.open(f"sqlite:///{tmp_path / 'state' / 'db'}")
+    for one in (tmp_path / "state").iterdir():
+        one.unlink()
+    (tmp_path / "state").rmdir()
+    with pytest.raises(StoreFault), store.write() as tx:
+        bump(tx)
+    store.close()
+
+
+def test_what_is_no_text_is_the_callers_fault(store):
+    with pytest.raises(UsageError, match="udcff"), store.read() as tx:
+        tx.execute(text("SELECT :one"), {"one": "\udcff"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,6 +35,7 @@ class Store:
         self._engine = engine
         self._where = where
         self._path = path
+        self._file = _identity(path)
         self._here = threading.local()
 
     @classmethod
@@ -104,11 +105,22 @@ class Store:
     def close(self) -> None:
         """Close all connections. Safe to repeat."""
         # The last connection to leave folds SQLite's log into the file, which is a write.
-        with self._turn(WAIT_S), store_faults(self._where):
+        with suppress(StoreFault), self._turn(WAIT_S):
             self._engine.dispose()
+        self._engine.dispose()  # where there was no turn to get, the database's own locks do
 
-    def _turn(self, wait_s: float) -> Any:
-        return file_lock(_lock_of(self._path), wait_s) if self._path else nullcontext()
+    @contextmanager
+    def _turn(self, wait_s: float) -> Iterator[None]:
+        if self._path is None:
+            yield
+            return
+        with file_lock(_lock_of(self._path), wait_s):
+            if _identity(self._path) != self._file:  # SQLite would go on writing to a file that nobody finds again
+                raise StoreFault(
+                    f"the store {self._where} was removed or replaced while it was in use",
+                    next="end all workers, put the right file in its place, then run again",
+                )
+            yield
 
     def _bring_up(self, history: migrate.History, *, upgrade: bool) -> None:
         with self.read() as tx:
@@ -181,6 +193,15 @@ def _prepare_file(path: Path) -> None:
             raise StoreFault(f"the store {path} cannot be opened", why="it is a folder", next="name a file") from None
     except OSError as error:
         raise os_fault(str(path), error) from error
+
+
+def _identity(path: Path | None) -> tuple[int, int] | None:
+    """What tells a file from another that was put in its place; None where there is none."""
+    with suppress(OSError):
+        if path:
+            seen = path.stat()
+            return seen.st_dev, seen.st_ino
+    return None
 
 
 def _lock_of(path: Path) -> Path:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from agent_harness.errors import StoreFault
+from agent_harness.errors import StoreFault, UsageError
 
 _NEXT = (
     ("disk is full", "free space on that disk, then run it again; nothing was half written"),
@@ -31,6 +31,8 @@ def store_faults(where: str) -> Iterator[None]:
     except DBAPIError as error:
         # Only the driver's own words: the statement's values may be anything.
         raise _fault(where, str(error.orig)) from error
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{error.object[:80]!a} is no text that can be stored", next="write it in UTF-8") from error
     except SQLAlchemyError as error:
         raise _fault(where, str(error)) from error
 
