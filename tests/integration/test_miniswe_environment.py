@@ -13,9 +13,9 @@ from agent_harness_sandbox.image import OWN_IMAGE
 from sandboxes import Factory
 
 miniswe_loop._vendor()  # its first import makes a configuration folder; this one makes it where it is taken away again
-from minisweagent.agents.default import DefaultAgent
-from minisweagent.environments.docker import DockerEnvironment
-from minisweagent.exceptions import Submitted
+from minisweagent.agents.default import DefaultAgent  # noqa: E402
+from minisweagent.environments.docker import DockerEnvironment  # noqa: E402
+from minisweagent.exceptions import Submitted  # noqa: E402
 
 pytestmark = pytest.mark.docker
 SETTINGS = {"cwd": "/tmp", "env": {"GIVEN": "a b'c", "BOTH": "env"}, "forward_env": ["FORWARDED", "BOTH", "NOT_SET"]}
