@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Sequence
+from itertools import permutations
 from pathlib import Path
 
 from agent_harness.errors import UsageError
@@ -87,14 +88,11 @@ def _target(target: str) -> str:
 
 def _apart(mounts: Sequence[Mount]) -> None:
     """No writable source may show through another mount, and no target lie in another."""
-    for index, one in enumerate(mounts):
-        for other in mounts[index + 1 :]:
-            for first, second in ((one, other), (other, one)):
-                sources = _within(Path(first.source), Path(second.source))
-                if sources and not (first.read_only and second.read_only):
-                    raise UsageError(f"sandbox.mounts: {first.source} and {second.source} overlap, and one is writable")
-                if _within(Path(first.target), Path(second.target)):
-                    raise UsageError(f"sandbox.mounts: the targets {first.target} and {second.target} overlap")
+    for one, other in permutations(mounts, 2):
+        if _within(Path(one.source), Path(other.source)) and not (one.read_only and other.read_only):
+            raise UsageError(f"sandbox.mounts: {one.source} and {other.source} overlap, and one is writable")
+        if _within(Path(one.target), Path(other.target)):
+            raise UsageError(f"sandbox.mounts: the targets {one.target} and {other.target} overlap")
 
 
 def _points(table: str) -> list[Path]:

@@ -134,13 +134,8 @@ def _built(bench: Bench, plan: ImagePlan, wanted: devcontainer.Devcontainer) -> 
     exclude = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     files = sorted(exclude_paths(str(context), [".git", *exclude, f"!{name}"], dockerfile=name))
     with contextlib.closing(create_archive(str(context), files=files)) as packed:
-        recipe = [
-            name,
-            dict(wanted.args),
-            wanted.target,
-            plan.network,
-            hashlib.file_digest(packed, "sha256").hexdigest(),
-        ]
+        content = hashlib.file_digest(packed, "sha256").hexdigest()  # pyright: ignore[reportArgumentType]
+        recipe = [name, dict(wanted.args), wanted.target, plan.network, content]
         packed.seek(0)
         tag = f"{BUILT}:{hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]}"
         more = {"buildargs": dict(wanted.args), "target": wanted.target or None, "tag": tag, "dockerfile": name}
@@ -233,26 +228,19 @@ def set_up_body(
 
 
 def _named(tree: Path, pattern: str) -> list[list[str]]:
-    """The files that a pattern names, each with its content's digest; links leading out count by where they lead."""
-    found = []
-    for path in sorted(tree.glob(pattern)):
-        if not path.resolve().is_relative_to(tree):
-            found.append([str(path.relative_to(tree)), str(path.resolve())])
-        elif path.is_file():
-            found.append([str(path.relative_to(tree)), hashlib.sha256(path.read_bytes()).hexdigest()])
-    return found
+    """The files that a pattern names, each with its content's digest. What a link shows of elsewhere does not count."""
+    found = [path for path in sorted(tree.glob(pattern)) if path.is_file() and path.resolve().is_relative_to(tree)]
+    return [[str(path.relative_to(tree)), hashlib.sha256(path.read_bytes()).hexdigest()] for path in found]
 
 
 def _wait(bench: Bench, container: str, seconds: float, egress: Egress | None) -> None:
     """Wait for a set-up's end. Raises SandboxUnavailable with what it said last, where it is not exit code 0."""
-    until, refused = time.monotonic() + seconds, dict[str, None]()
+    until = time.monotonic() + seconds
     while (state := bench.client.api.inspect_container(container)["State"]).get("Status") in {"created", "running"}:
         bench.look(until, "setting up the image")
         time.sleep(LOOK_S)
-    for one in egress.denied() if egress is not None else ():
-        refused[f"{one['host']}:{one['port']}"] = None
-    if refused:
-        bench.say(f"the set-up was refused {', '.join(refused)}; see sandbox.setup_allow")
+    if refused := {f"{one['host']}:{one['port']}" for one in (egress.denied() if egress is not None else ())}:
+        bench.say(f"the set-up was refused {', '.join(sorted(refused))}; see sandbox.setup_allow")
     if state.get("ExitCode") != 0:
         said = bench.client.api.logs(container, tail=8).decode("utf-8", "replace").split("\n")
         raise SandboxUnavailable(

@@ -45,17 +45,17 @@ class Surroundings:
         """Start the services in the running sandbox's network and wait until each answers.
 
         `listening` says whether a port of the sandbox's loopback accepts. Raises SandboxUnavailable."""
-        for service in self.spec.services:
+        wanted = {f"{sandbox}-{service.name}": service for service in self.spec.services}
+        for name, service in wanted.items():
             image_id, config = find(service.image)
-            name = f"{sandbox}-{service.name}"
             self._made.append(name)
             api.create_container_from_config(service_body(self.spec, service, sandbox, image_id, config), name)
             api.start(name)
         until = time.monotonic() + HEALTHY_S
-        for service in self.spec.services:
-            while not self._healthy(api, f"{sandbox}-{service.name}", service, listening):
+        for name, service in wanted.items():
+            while not self._healthy(api, name, service, listening):
                 if time.monotonic() > until:
-                    raise _sick(api, f"{sandbox}-{service.name}", service, f"not healthy after {HEALTHY_S:g} s")
+                    raise _sick(api, name, service, f"not healthy after {HEALTHY_S:g} s")
                 time.sleep(0.2)
 
     @staticmethod
