@@ -96,7 +96,7 @@ class ShellChannel:
         self._channel, self._poke = channel, poke
         self._heard = 0.0
         self._pending = bytearray()
-        self._sink: Callable[[bytes], None] = self._pending.extend
+        self._sink: Callable[[bytes], None] = _nobody
         self._workspace, self._save = "/workspace", 16 << 20
         self._hello = False
         self._kept: list[tuple[str, int]] = []
@@ -155,6 +155,7 @@ class ShellChannel:
             if line is not None and self._pending.endswith(nonce):
                 self._sink(bytes(self._pending[: -len(nonce)]))
                 self._pending.clear()
+                self._sink = _nobody
                 return line
             left = until() - time.monotonic()
             if left <= 0:
@@ -175,7 +176,7 @@ class ShellChannel:
 
     def _ping(self, head: dict[str, Any], _body: bytes) -> Answer:
         until = time.monotonic() + STOP_S
-        nonce = self._begin(["sweep"], b"", lambda _: None)
+        nonce = self._begin(["sweep"], b"", _nobody)
         if self._wait(nonce, lambda: until) != "swept":
             return {"broken": "a process of the last command cannot be ended"}, b""
         return {"pong": head.get("nonce")}, b""
@@ -281,6 +282,10 @@ class ShellChannel:
             return ""
         self._kept.append((path, len(data)))
         return path
+
+
+def _nobody(_: bytes) -> None:
+    """Takes what nobody waits for, and holds on to no file of the last command."""
 
 
 def _word(text: str | bytes) -> str:
