@@ -136,6 +136,7 @@ def test_a_broken_pyproject_of_somebody_else_is_no_obstacle(project):
         ("[sandbox]\nimage = 'x'\ndockerfile = 'Dockerfile'", "sandbox names more than one of image, dockerfile"),
         ("[sandbox]\nmounts = [{source = '/a'}]", "sandbox.mounts must hold tables such as"),
         ("[sandbox]\ncaches = ['gem']", "sandbox.caches must be 'pip' or"),
+        ("[sandbox]\ngpus = 'some'", "sandbox.gpus must be a whole number"),
         ("[sandbox]\ngpus = 0", "sandbox.gpus must be a whole number"),
         ("[services.db]\nenv = {}", "services.db.image is missing"),
         ("[services.db]\nimage = 'a'\nport = 1", "unknown key services.db.port. Next: did you mean services.db.ports"),

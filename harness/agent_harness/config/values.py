@@ -145,7 +145,7 @@ def endpoints(value: object) -> tuple[str, ...]:
 
 def gpus(value: object) -> str:
     """`all`, or how many."""
-    return "all" if value == "all" else str(whole(value))
+    return "all" if value == "all" else str(whole(Raw(value) if isinstance(value, str) else value))
 
 
 def ports(value: object) -> tuple[int, ...]:
