@@ -32,7 +32,7 @@ from agent_harness.queue import Queue
 from agent_harness.receipt import RunReport
 from agent_harness.redact import Redactor
 from agent_harness.reviewing import ReviewReport, review
-from agent_harness.stage import Stage
+from agent_harness.stage import Stage, hold
 from agent_harness.store import Store
 from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, Role, Settlement, Spend
 from agent_harness.types.kinds import Kind
@@ -119,6 +119,11 @@ class App:
     def engine(self) -> SandboxEngine:
         """The sandbox engine."""
         made: SandboxEngine = plugin("engine", "docker")()
+        if self.config.sandbox.pool:
+            folder = self._state / "trees" / f"warm-{new_run()}"
+            folder.parent.mkdir(mode=0o700, exist_ok=True)
+            self._warm = hold(folder)  # for as long as this process lives; `Stage.clear` knows it for dead then
+            made.warm(self.config.sandbox.pool, folder)
         return made
 
     @cached_property

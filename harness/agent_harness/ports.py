@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from agent_harness.types import (
@@ -131,6 +132,12 @@ class SandboxEngine(Protocol):
 
     def start(self, spec: SandboxSpec) -> Sandbox:
         """A probed sandbox. Raises SandboxUnavailable; leaves nothing behind then."""
+
+    def warm(self, size: int, folder: Path) -> None:
+        """Keep up to `size` sandboxes started ahead, on folders beneath this one; an engine may do without."""
+
+    def room(self, dest: Path) -> None:
+        """A workspace is about to be laid out at `dest`: a sandbox that waits may put its own empty folder there."""
 
     def image_id(self, image: str) -> str:
         """The content id of an image that is present. Raises SandboxUnavailable, saying how to get it."""

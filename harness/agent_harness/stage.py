@@ -115,10 +115,12 @@ class Stage:
         seconds = round(self._clock.monotonic() - began, 3)
         self._recorder.event(Kind.IMAGE_READY, {"image": self.image, "base": base, "seconds": seconds})
 
-    def lay(self, commit: str, name: str) -> Path:
+    def lay(self, commit: str, name: str, mode: Mode = Mode.RW) -> Path:
         """A checkout of a commit with a disposable `.git`, owned by the sandbox's user."""
         tree = self._folder / name
         remove_tree(tree)
+        if mode is Mode.RW:  # only writable ones are started ahead
+            self._engine.room(tree)
         uid, gid = self._shape.user
         self._repository.materialise(commit, tree, uid=uid, gid=gid, with_git=True)
         return tree
@@ -159,7 +161,10 @@ class Stage:
     @contextmanager
     def review(self, candidate: Candidate) -> Iterator[tuple[Sandbox, Callable[[], bool]]]:
         """A read-only sandbox on the candidate with its base beside it, and a check that the tree is untouched."""
-        head, base = self.lay(candidate.commit, "review"), self.lay(candidate.base, "review-base")
+        head, base = (
+            self.lay(candidate.commit, "review", Mode.RO),
+            self.lay(candidate.base, "review-base", Mode.RO),
+        )
         mounts = (Mount(str(head), WORKSPACE, read_only=True), Mount(str(base), BASE, read_only=True))
 
         def unchanged() -> bool:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from agent_harness.errors import HarnessError, SandboxLost, SandboxUnavailable
@@ -19,6 +20,7 @@ from agent_harness_sandbox import policy
 from agent_harness_sandbox.channel import Channel
 from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.owner import LABEL, Owner
+from agent_harness_sandbox.pool import Pool
 from agent_harness_sandbox.removal import BACKGROUND
 from agent_harness_sandbox.shell import ShellChannel
 from agent_harness_sandbox.surroundings import Surroundings
@@ -153,7 +155,7 @@ class DockerSandbox:
             hello, _ = channel.receive(seconds=START_S, most=0)
             if hello.get("hello") != 1:
                 raise SandboxUnavailable("the exec server in the container said something odd", why=str(hello)[:200])
-        self._prove()
+        self.prove()
         self._around.begin(api, self._name, lambda image: _found(self._client, image), self._listening)
         self._about = {
             "container": container[:12],
@@ -175,7 +177,7 @@ class DockerSandbox:
             "start_s": round(time.monotonic() - begun, 3),
         }
 
-    def _prove(self) -> None:
+    def prove(self) -> None:
         """Ask the container what it is, and refuse it if that is not what was asked for."""
         places = list(policy.expected_places(self._spec))
         setup = {"op": "setup", "workspace": "/workspace", "save": self._spec.tmp_size // 4, "places": places}
@@ -275,12 +277,28 @@ class DockerEngine:
         self._owner = owner or Owner.current()
         self._known: set[str] = set()
         """Content ids that were present and fitted; should one be gone, creating says so."""
+        self._pool: Pool | None = None
         self._shell: set[str] = set()
         """Images that turned out to have no Python."""
 
     def start(self, spec: SandboxSpec) -> DockerSandbox:
         """A probed sandbox. Raises SandboxUnavailable, or UsageError for a spec no profile holds for; nothing is
         left behind then, nor on an interrupt."""
+        found = self._pool.take(spec) if self._pool else None
+        return found if isinstance(found, DockerSandbox) else self._begin(spec)
+
+    def warm(self, size: int, folder: Path) -> None:
+        """From the first start on, keep `size` more started, each on a folder beneath `folder` (see `room`)."""
+        if size > 0 and self._pool is None:
+            self._pool = Pool(self._begin, size, folder)
+
+    def room(self, dest: Path) -> None:
+        """Give a new workspace its place: where a sandbox waits, its own empty folder appears at `dest`, and a start
+        on it is quick; else nothing happens."""
+        if self._pool:
+            self._pool.room(dest)
+
+    def _begin(self, spec: SandboxSpec) -> DockerSandbox:
         from docker.errors import APIError
 
         spec = replace(spec, labels={**spec.labels, LABEL: str(self._owner)})

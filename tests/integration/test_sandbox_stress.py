@@ -177,11 +177,15 @@ def private_engine(monkeypatch):
         pytest.skip("the whole of it only: AGENT_HARNESS_STRESS=1, root and dockerd")
     root = Path(tempfile.mkdtemp(prefix="sandbox-engine-"))
     socket = f"unix://{root}/s.sock"
+    below = ["--root", root / "c", "--state", root / "state", "--address", root / "c.sock"]
     places = ["--data-root", root / "data", "--exec-root", root / "exec", "--pidfile", root / "pid", "-H", socket]
     running = []
+    with open(root / "log", "ab") as out:
+        containerd = subprocess.Popen(["containerd", *map(str, below)], stdout=out, stderr=out)
 
     def start():
         words = ["dockerd", *map(str, places), "--bridge=none", "--iptables=false", "--ip-masq=false"]
+        words += ["--containerd", str(root / "c.sock")]
         with open(root / "log", "ab") as out:
             running.append(subprocess.Popen(words, stdout=out, stderr=out))
         until = time.monotonic() + 60
@@ -201,6 +205,8 @@ def private_engine(monkeypatch):
     finally:
         running[-1].terminate()
         running[-1].wait(60)
+        containerd.terminate()
+        containerd.wait(60)
         for mount in reversed([line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]):
             if mount.startswith(str(root)):
                 subprocess.run(["umount", "-l", mount], capture_output=True)

@@ -14,6 +14,7 @@ from agent_harness.guard.rules import RULES
 from agent_harness.types import NANO, Check, Limits, Mount, canonical, digest
 
 Whole: TypeAlias = Annotated[int, PlainValidator(values.whole)]
+Count: TypeAlias = Annotated[int, PlainValidator(values.count)]
 Number: TypeAlias = Annotated[float, PlainValidator(values.number)]
 Size: TypeAlias = Annotated[int, PlainValidator(values.size)]
 Flag: TypeAlias = Annotated[bool, PlainValidator(values.flag)]
@@ -109,6 +110,8 @@ class Sandbox(Section):
     """`full` is all that the engine's default network reaches, this machine's ports included."""
     allow: Places = ()
     """`host:port` pairs that are reached through the harness's own proxy while the network stays none."""
+    pool: Count = 0
+    """So many sandboxes are kept started ahead while items are run."""
     mounts: Annotated[tuple[Mount, ...], PlainValidator(values.mounts)] = ()
     """Folders shown inside. A writable one is there for the implementer alone: what judges never sees it."""
     caches: Annotated[tuple[str, ...], PlainValidator(values.some_of(*CACHES))] = ()

@@ -52,6 +52,11 @@ def whole(value: object) -> int:
     raise ValueError(f"must be a whole number above 0, not {shown(value)}")
 
 
+def count(value: object) -> int:
+    """A whole number from 0 on."""
+    return 0 if str(value) == "0" else whole(value)
+
+
 def number(value: object) -> float:
     """A number above 0 (TOML's own, or raw text)."""
     found = None if isinstance(value, str) and not isinstance(value, Raw) else decimal(value)
