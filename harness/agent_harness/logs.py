@@ -8,9 +8,22 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class _Stderr:
+    """Whatever stderr is now. One that is closed or full takes no run down with it."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.flush()
 
 
 def logger() -> Any:
@@ -19,7 +32,7 @@ def logger() -> Any:
 
     if not structlog.is_configured():
         level = LEVELS.get(os.environ.get("AGENT_HARNESS_LOG", "").lower(), logging.WARNING)
-        terminal = sys.stderr.isatty()
+        terminal = sys.stderr is not None and sys.stderr.isatty()
         structlog.configure(
             processors=[
                 structlog.processors.add_log_level,
@@ -28,7 +41,7 @@ def logger() -> Any:
                 structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(level),
-            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+            logger_factory=structlog.PrintLoggerFactory(_Stderr()),  # type: ignore[arg-type]
             cache_logger_on_first_use=False,
         )
     return structlog.get_logger("agent_harness")
