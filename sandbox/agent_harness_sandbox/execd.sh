@@ -45,11 +45,72 @@ _ah_kills() { # how often the kernel ended a process here for want of memory
   done
 }
 
-help() { # nonce bytes code: a piece of the host's own, with the bytes for its input; nothing else is alive meanwhile
+# What `help` runs, nothing else being alive meanwhile. They end with 40: a link, 41: no regular file, 42: too large,
+# 43: not permitted, 44: not there, 45: read-only, 46: full.
+_ah_walk() { # paths from the outermost on, the last is the file
+  local step
+  for step; do [ ! -L "$step" ] || exit 40; done
+  file=$step
+}
+
+_ah_why() { # what a program said
+  case $1 in *Read-only*) exit 45 ;; *denied*) exit 43 ;; *space*) exit 46 ;; *) exit 41 ;; esac
+}
+
+setup() { # workspace places
+  local workspace=$1 tool place why
+  cat /proc/self/status && echo == && cat /proc/net/dev && echo ==
+  for tool in bash git; do echo "$tool=$(type -P $tool)"; done
+  mkdir -p -m 700 "$HOME"
+  [ -e "$HOME/.gitconfig" ] || printf '[user]\n\tname = agent\n\temail = agent@localhost\n' >"$HOME/.gitconfig"
+  cat /proc/1/environ >/dev/null && echo open=yes
+  [ -r "$workspace" ] && [ -x "$workspace" ] && echo usable=yes
+  shift
+  for place; do
+    why=$({ : >"$place/.$$.tmp" && rm -f "$place/.$$.tmp"; } 2>&1)
+    printf '%s=%s\n' "$place" "${why##*: }"
+  done
+}
+
+get() { # limit steps
+  local file limit=$1
+  shift && _ah_walk "$@"
+  [ -e "$file" ] || exit 44
+  [ -f "$file" ] || exit 41
+  [ -r "$file" ] || exit 43
+  (($(stat -c %s "$file") <= limit)) || exit 42
+  cat "$file"
+}
+
+put() { # name-beside steps
+  local file why mode=644 beside=$1
+  shift && _ah_walk "$@"
+  beside=${file%/*}/$beside
+  why=$(mkdir -p "${file%/*}" 2>&1) || _ah_why "$why"
+  if [ -e "$file" ]; then
+    [ -f "$file" ] || exit 41
+    [ -w "$file" ] || exit 43
+    mode=$(stat -c %a "$file")
+  fi
+  why=$({ cat >"$beside" && chmod $mode "$beside" && mv -f "$beside" "$file"; } 2>&1) && return
+  rm -f "$beside"
+  _ah_why "$why"
+}
+
+keep() { # path old-paths: a whole output
+  local path=$1
+  shift && rm -f "$@"
+  mkdir -p "${path%/*}"
+  set -C
+  cat >"$path" || [ -s "$path" ]
+}
+
+help() { # nonce bytes function arguments: one of the above, with the bytes for its input
   _ah_nonce=$1
   _ah_take "$2" | (
+    shift 2
     exec 4>&-
-    (eval "$3") >&3 3>&-
+    (LC_ALL=C && "$@") >&3 3>&-
     _ah_code=$?
     cat >/dev/null
     exit $_ah_code

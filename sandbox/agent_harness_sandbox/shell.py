@@ -40,20 +40,6 @@ FAULTS = {
     46: (errno.ENOSPC, "No space left on device"),
 }
 """What a piece of shell ends with, as execd.py would say it."""
-SETUP = """LC_ALL=C; cat /proc/self/status; echo ==; cat /proc/net/dev; echo ==
-for tool in bash git; do echo "$tool=$(type -P $tool)"; done
-mkdir -p -m 700 "$HOME"; [ -e "$HOME/.gitconfig" ] ||
-printf '[user]\\n\\tname = agent\\n\\temail = agent@localhost\\n' >"$HOME/.gitconfig"
-cat /proc/1/environ >/dev/null && echo open=yes
-[ -r {workspace} ] && [ -x {workspace} ] && echo usable=yes
-for place in {places}; do why=$( {{ : >"$place/.$$.tmp" && rm -f "$place/.$$.tmp"; }} 2>&1 )
-printf '%s=%s\\n' "$place" "${{why##*: }}"; done"""
-WRITE = """LC_ALL=C
-fail() {{ case $1 in *Read-only*) exit 45;; *denied*) exit 43;; *space*) exit 46;; *) exit 41;; esac; }}
-why=$(mkdir -p {folder} 2>&1) || fail "$why"
-mode=644; if [ -e {path} ]; then [ -f {path} ] || exit 41; [ -w {path} ] || exit 43; mode=$(stat -c %a {path}); fi
-why=$({{ cat >{beside}; }} 2>&1) && why=$(chmod $mode {beside} 2>&1) && why=$(mv -f {beside} {path} 2>&1) ||
-{{ rm -f {beside}; fail "$why"; }}"""
 
 
 def server() -> str:
@@ -162,10 +148,10 @@ class ShellChannel:
                 return None
             self._channel.fill(left)
 
-    def _help(self, code: str, body: bytes = b"") -> tuple[int, bytes]:
-        """The exit code and the output of a piece of our own."""
+    def _help(self, *words: str, body: bytes = b"") -> tuple[int, bytes]:
+        """The exit code and the output of one of process 1's own helpers."""
         out = bytearray()
-        nonce = self._begin(["help", str(len(body)), code], body, out.extend)
+        nonce = self._begin(["help", str(len(body)), *words], body, out.extend)
         until = time.monotonic() + HELP_S
         line = self._wait(nonce, lambda: until)
         if line is None or not line.isdigit():
@@ -185,8 +171,7 @@ class ShellChannel:
         if body:
             raise ValueError("sandbox.allow needs python3 in the image")
         self._workspace, self._save = head["workspace"], int(head["save"])
-        words = {"workspace": _word(self._workspace), "places": " ".join(map(_word, head["places"]))}
-        _, out = self._help(SETUP.format(**words))
+        _, out = self._help("setup", self._workspace, *head["places"])
         status_text, _, rest = out.decode("utf-8", "replace").partition("==\n")
         interfaces, _, found_text = rest.partition("==\n")
         status = dict(line.split(":\t", 1) for line in status_text.splitlines() if ":\t" in line)
@@ -204,31 +189,21 @@ class ShellChannel:
         }, b""
 
     def _read(self, head: dict[str, Any], _body: bytes) -> Answer:
-        path, walk = self._walk(head["path"])
-        word, limit = _word(path), int(head["limit"])
-        code, out = self._help(
-            f"{walk}; [ -e {word} ] || exit 44; [ -f {word} ] || exit 41; [ -r {word} ] || exit 43\n"
-            f"[ $(stat -c %s {word}) -le {limit} ] || exit 42; exec cat {word}"
-        )
-        return (_fault(code), b"") if code or len(out) > limit else ({}, out)
+        code, out = self._help("get", str(head["limit"]), *self._steps(head["path"]))
+        return (_fault(code), b"") if code else ({}, out)
 
     def _write(self, head: dict[str, Any], body: bytes) -> Answer:
-        path, walk = self._walk(head["path"])
-        folder = posixpath.dirname(path)
-        beside = f"{folder}/.{secrets.token_hex(8)}.tmp"
-        words = {"path": _word(path), "folder": _word(folder), "beside": _word(beside)}
-        code, _ = self._help(f"{walk}\n{WRITE.format(**words)}", body)
+        code, _ = self._help("put", f".{secrets.token_hex(8)}.tmp", *self._steps(head["path"]), body=body)
         return _fault(code) if code else {}, b""
 
-    def _walk(self, path: str) -> tuple[str, str]:
-        """The whole path of a file beneath the workspace, and the code that refuses links on the way to it."""
+    def _steps(self, path: str) -> list[str]:
+        """The paths of a file beneath the workspace and of the folders on the way to it, the outermost first."""
         root = self._workspace
         whole = posixpath.normpath(path) if posixpath.isabs(path) else f"{root}/{path}"
         names = [name for name in whole.removeprefix(root).split("/") if name not in {"", "."}]
         if not whole.startswith(f"{root}/") or not names or ".." in names or "\0" in path:
             raise ValueError(f"is not a file name beneath {root}")
-        steps = [f"{root}/{'/'.join(names[: end + 1])}" for end in range(len(names))]
-        return steps[-1], f'for step in {" ".join(map(_word, steps))}; do [ ! -L "$step" ] || exit 40; done'
+        return [f"{root}/{'/'.join(names[: end + 1])}" for end in range(len(names))]
 
     # --- commands ---
 
@@ -277,7 +252,7 @@ class ShellChannel:
         while self._kept and sum(size for _, size in self._kept) > self._save - self._save // 2:
             gone.append(self._kept.pop(0)[0])
         path = f"{OUTPUT}/{self._count:04d}.txt"
-        code, _ = self._help(f"rm -f {' '.join(gone)}; mkdir -p {OUTPUT}; set -C; cat >{path} || [ -s {path} ]", data)
+        code, _ = self._help("keep", path, *gone, body=data)
         if code:
             return ""
         self._kept.append((path, len(data)))
