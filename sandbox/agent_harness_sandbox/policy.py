@@ -277,7 +277,7 @@ def unproven(spec: SandboxSpec, facts: Mapping[str, Any]) -> list[str]:
     found = [f"the image has no {name}; it needs bash and git" for name in tools]
     if set(facts.get("ids", [])) != {spec.uid, spec.gid}:
         found.append(f"it runs as {facts.get('ids')}, not {spec.uid}:{spec.gid}")
-    if any(int(status.get(name, "1"), 16) for name in ("CapEff", "CapPrm", "CapBnd")):
+    if any(int(status.get(name) or "1", 16) for name in ("CapEff", "CapPrm", "CapBnd")):
         found.append(f"it has capabilities: {status}")
     if status.get("NoNewPrivs") != "1":
         found.append("no-new-privileges is not set")
