@@ -14,7 +14,7 @@ _PROBLEM_LENGTH = 300
 
 BASH = ToolSpec(
     "bash",
-    "Run a bash script in the sandbox, from /workspace. Each call is a new shell; there is no network, no terminal "
+    "Run a bash script in the sandbox, from /workspace. Each call is a new shell; there is no terminal "
     "and no stdin. You get the exit code and the output (stdout and stderr together, cut in the middle when long).",
     {
         "type": "object",
