@@ -184,7 +184,15 @@ def private_engine(monkeypatch):
         containerd = subprocess.Popen(["containerd", *map(str, below)], stdout=out, stderr=out)
 
     def start():
-        words = ["dockerd", *map(str, places), "--bridge=none", "--iptables=false", "--ip-masq=false"]
+        words = [
+            "unshare",
+            "--net",
+            "dockerd",
+            *map(str, places),
+            "--bridge=none",
+            "--iptables=false",
+            "--ip-masq=false",
+        ]
         words += ["--containerd", str(root / "c.sock")]
         with open(root / "log", "ab") as out:
             running.append(subprocess.Popen(words, stdout=out, stderr=out))
