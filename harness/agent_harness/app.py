@@ -27,7 +27,7 @@ from agent_harness.models.recording import RecordingTransport, ReplayTransport
 from agent_harness.models.routes import Rate
 from agent_harness.pipeline import AUDIT_TRAILER, DELIVERED, Life, Parts, Work
 from agent_harness.place import Place
-from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEngine, Transport
+from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEngine, Transport, Warmable
 from agent_harness.queue import Queue
 from agent_harness.receipt import RunReport
 from agent_harness.redact import Redactor
@@ -118,13 +118,15 @@ class App:
     @cached_property
     def engine(self) -> SandboxEngine:
         """The sandbox engine."""
-        made: SandboxEngine = plugin("engine", "docker")()
+        made = plugin("engine", "docker")()
         if self.config.sandbox.pool:
             folder = self._state / "trees" / f"warm-{new_run()}"
             folder.parent.mkdir(mode=0o700, exist_ok=True)
             self._warm = hold(folder)  # for as long as this process lives; `Stage.clear` knows it for dead then
-            made.warm(self.config.sandbox.pool, folder)
-        return made
+            warmable: Warmable = made
+            warmable.warm(self.config.sandbox.pool, folder)
+        engine: SandboxEngine = made
+        return engine
 
     @cached_property
     def repository(self) -> HarnessRepository:

@@ -133,9 +133,6 @@ class SandboxEngine(Protocol):
     def start(self, spec: SandboxSpec) -> Sandbox:
         """A probed sandbox. Raises SandboxUnavailable; leaves nothing behind then."""
 
-    def warm(self, size: int, folder: Path) -> None:
-        """Keep up to `size` sandboxes started ahead, on folders beneath this one; an engine may do without."""
-
     def room(self, dest: Path) -> None:
         """A workspace is about to be laid out at `dest`: a sandbox that waits may put its own empty folder there."""
 
@@ -152,6 +149,13 @@ class SandboxEngine(Protocol):
 
     def doctor(self, image: str) -> list[Finding]:
         """Try each promised property."""
+
+
+class Warmable(Protocol):
+    """An engine that can keep sandboxes started ahead."""
+
+    def warm(self, size: int, folder: Path) -> None:
+        """Keep up to `size` of them, on folders beneath this one."""
 
 
 # --- the loop and the roles ---------------------------------------------------------------------------------

@@ -15,10 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 FUNCTION_LINES = 70
 FILE_LINES = {"harness": 400, "tests": 800}
 EDGE_FILE_LINES = 500
-CODE_LINES = 13_000
+CODE_LINES = 13_333
 """Of the four source roots: lines that hold code, so no blank lines, comments or docstrings."""
 POSITIONAL = 5
 CLASS_DEPTH = 2
+PORT_METHODS = 6
 AGENTS_LINES = 110
 SOURCES = ("harness", "adapters", "roles", "sandbox")
 ERROR_TREE = "harness/agent_harness/errors.py"
@@ -187,6 +188,13 @@ def code_lines(name: str) -> int:
 
 def test_the_whole_stays_small():
     assert sum(code_lines(name) for folder in SOURCES for name in modules(folder)) <= CODE_LINES
+
+
+def test_ports_are_small():
+    ports = [node for node in tree("harness/agent_harness/ports.py").body if isinstance(node, ast.ClassDef)]
+    sizes = {node.name: sum(isinstance(one, ast.FunctionDef) for one in node.body) for node in ports}
+    assert len(sizes) > 10
+    assert {name: size for name, size in sizes.items() if size > PORT_METHODS} == {}
 
 
 def test_no_registry_is_named():

@@ -1,6 +1,7 @@
 """What a stage does with an engine that does not answer any more."""
 
 import io
+import sys
 import threading
 
 import pytest
@@ -24,7 +25,7 @@ def test_a_container_that_stays_is_said_and_takes_nothing_along(tmp_path, capsys
     closed = io.StringIO()
     closed.close()
     for stderr in closed, None:
-        monkeypatch.setattr("sys.stderr", stderr)
+        monkeypatch.setattr(sys, "stderr", stderr)
         assert not shut(Stuck(tmp_path)), "nobody reads what is said"
     assert shut(FakeSandbox(tmp_path))
 
