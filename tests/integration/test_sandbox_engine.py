@@ -186,14 +186,22 @@ def test_the_owners_death_ends_the_container_and_reap_removes_only_that(make, cl
     os.rmdir(os.path.dirname(tree))
 
 
+def in_spite_of_reapers(start):
+    """The name of a sandbox that any reaper may take: tests beside this one start reapers too."""
+    for _ in range(10):
+        with contextlib.suppress(SandboxLost, SandboxUnavailable):
+            return start().sandbox.describe()["name"]
+    raise AssertionError("it was reaped ten times before it had started")
+
+
 def test_containers_of_an_earlier_boot_go_and_those_of_another_host_stay(make, client):
     here = Owner.current()
     left = Factory(DockerEngine(replace(here, boot="an-earlier-boot")))
     other = Factory(DockerEngine(replace(here, machine="another-host", pid=1)))
     try:
-        gone, kept = left().sandbox.describe()["name"], other().sandbox.describe()["name"]
+        gone, kept = in_spite_of_reapers(left), other().sandbox.describe()["name"]
         reaped = make.engine.reap()
-        assert gone in reaped
+        assert gone in reaped or f"/{gone}" not in ours(client, LABEL), "or a test beside this one reaped it"
         assert kept not in reaped
         assert f"/{kept}" in ours(client, LABEL)
     finally:
