@@ -84,6 +84,12 @@ def test_a_nested_program_is_placed_at_the_command_that_holds_it():
     )
 
 
+def test_a_program_in_a_here_document_is_placed_at_the_statement_that_holds_it():
+    command = "ls\ncat > notes.md <<EOF; pwd\nstate: $(git push)\nEOF\n"
+    (refusal,) = GUARD.screen(command).refused
+    assert command[slice(*refusal.program.at)] == "cat > notes.md <<EOF"
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
@@ -167,7 +173,7 @@ def test_no_text_makes_it_raise(command):
 @pytest.mark.parametrize(
     "bomb",
     [
-        "f() { f; f; f; }; f",
+        "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; f{n + 1}; }}; " for n in range(14)) + "f0",
         "a=xx;" + "a=$a$a;" * 99 + "eval $a",
         "for a in 1 2 3 4 5 6 7 8; do " * 12 + "x;" + "done;" * 12,
     ],

@@ -23,7 +23,8 @@ class Guard:
         takes time in proportion to its length. What cannot be parsed is screened as far as it can be."""
         from agent_harness.guard.walk import Walk
 
-        return Walk(command.replace(UNKNOWN, ""), self._policy).screening()
+        walk = Walk(command, self._policy)
+        return Screening(tuple(walk.programs), tuple(walk.refused), tuple(walk.notes))
 
     def refusal(self, command: str) -> str:
         """What the model reads instead of the command's output; empty where the command may run."""

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 UNKNOWN = "\0"
 """Stands in a word for what only a running shell would know."""
-
-Span = tuple[int, int]
-"""First character and the one after the last, in the screened command."""
+SPLIT = "\1"
+"""Stands where a text falls into words: before every element of a list, and where a shell splits an expansion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +15,8 @@ class Program:
     """One program that the command would run, with its words as the shell would hand them over."""
 
     words: tuple[str, ...]
-    at: Span
+    at: tuple[int, int]
+    """First character and the one after the last, in the screened command."""
 
     @property
     def shown(self) -> str:
@@ -53,7 +53,7 @@ class Screening:
         """The observation that a refused command gets; empty where nothing is refused."""
         if not self.refused:
             return ""
-        told = "\n".join(f"- {text}" for text in dict.fromkeys(one.text for one in self.refused))
+        told = "\n".join(list(dict.fromkeys(f"- {one.text}" for one in self.refused))[:20])
         return f"refused, nothing of this command was run:\n{told}"
 
 

@@ -1,270 +1,309 @@
-"""Walks a command's tree in the order a shell would, and finds every program it would run."""
+"""Follows a command in the order a shell would, and finds every program it would run.
+
+One walk does it all: it reads words, and runs statements as if they did nothing but print what is plain from their
+words. Not seen: what only a running shell knows (files, the environment, what other programs print), and what is handed
+to a program that is neither a shell nor Python nor in the table of those that start others.
+"""
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from collections.abc import Callable
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from itertools import dropwhile, pairwise
+from posixpath import join, normpath
+from typing import Any
 
-from agent_harness.guard.grammar import heredoc_body, parse
-from agent_harness.guard.lexing import Piece, pieces
-from agent_harness.guard.nouns import UNKNOWN, Policy, Program, Refusal, Screening, Span
-from agent_harness.guard.rules import git_words, judge
-from agent_harness.guard.shell import WORKSPACE, Shell
-from agent_harness.guard.unwrap import Inner, Note, Script, inside
-from agent_harness.guard.words import REDIRECTS, Reader
+from tree_sitter import Node
 
-if TYPE_CHECKING:
-    from tree_sitter import Node
+from agent_harness.guard.nouns import SPLIT, UNKNOWN, Policy, Program, Refusal
+from agent_harness.guard.programs import Script, printed, starts, unescape
+from agent_harness.guard.rules import Words, git_words, judge
+from agent_harness.guard.source import Piece, pieces, whole
 
-DEEPEST = 16
-MOST_REFUSALS = 20
-_FUEL, _FUEL_PER_CHARACTER, _COMMAND = 60_000, 12, 12
-_GLOBBED = ("git", "sudo", "su", "docker", "mount", "chroot", "bash", "sh", "env")
+DEEPEST = 72
+LONGEST = 64 << 10
+"""Characters of a value that are followed; a longer one counts as unknown."""
+_FUEL, _FUEL_PER_CHARACTER, _COMMAND = 60_000, 12, 10
+_OWN = ("/workspace/", "/tmp/", "/scratch/", "/dev/fd/")  # noqa: S108 - the sandbox's, not ours
+_GLOBBED = ("git", "sudo", "su", "docker", "mount", "bash", "sh")
 """Programs that a pattern such as `/usr/bin/g?t` is tried on."""
-_BACKTICKS = re.compile(r"\\.|`((?:[^`\\]|\\.)*)`", re.DOTALL)
-Step = tuple["Node", str | None] | Callable[[], None]
+
+_EXPANSION = re.compile(r"\$\{?(\w+|[@*])(?:\[[@*0]\])?(?::?[-=](.*)|:(\d+)(?::(\d+))?)?\}?", re.DOTALL)
+_HARD = re.compile(r"\\(\n|.)", re.DOTALL)
+_SOFT = re.compile(r'\\([$`"\\\n])')
+
+
+def _bounded(act: Callable[..., str]) -> Callable[..., str]:
+    """A step down that is not taken where the walk is too deep already."""
+
+    def bounded(walk: Walk, *args: Any) -> str:
+        if walk.depth >= DEEPEST:
+            walk.notes["nested too deeply to be looked through"] = None
+            return UNKNOWN
+        walk.depth += 1
+        told = act(walk, *args)
+        walk.depth -= 1
+        return told
+
+    return bounded
 
 
 class Walk:
-    """The screening of one command."""
+    """The screening of one command. `fuel` bounds all work: it shrinks with every command and every text looked at, so
+    that no command takes longer than in proportion to its length."""
 
     def __init__(self, command: str, policy: Policy) -> None:
-        self._policy, self._depth = policy, 0
-        self._shell = Shell(_FUEL + _FUEL_PER_CHARACTER * len(command))
-        self._programs: list[Program] = []
-        self._refused: list[Refusal] = []
-        self._notes: dict[str, None] = {}
-        self._script(command, None)
+        self.notes: dict[str, None] = {}
+        self._policy = policy
+        self.depth, self._fuel = 0, _FUEL + _FUEL_PER_CHARACTER * len(command)
+        self.programs: list[Program] = []
+        self.refused: list[Refusal] = []
+        self._variables = {"IFS": " \t\n"}
+        self._parameters: dict[str, str] = {}
+        self._functions: dict[str, str] = {}
+        self._files: dict[str, str] = {}
+        self._cwd = "/workspace"
+        self._nested, self._span, self._piece = 0, (0, 0), whole("")
+        self._script(pieces(re.sub(f"[{UNKNOWN}{SPLIT}]", "", command)), None)
 
-    def screening(self) -> Screening:
-        """What was found."""
-        return Screening(tuple(self._programs), tuple(self._refused), tuple(self._notes))
+    def _affordable(self, amount: int) -> bool:
+        """Take fuel; False, with a note, where none is left."""
+        self._fuel -= amount
+        if self._fuel <= 0:
+            self.notes["too much to be looked through to the end"] = None
+        return self._fuel > 0
 
-    def _deeper(self, act: Callable[[], None]) -> None:
-        if self._depth >= DEEPEST:
-            self._notes["nested too deeply to be looked through"] = None
-            return
-        self._depth += 1
-        act()
-        self._depth -= 1
+    def _path(self, word: str) -> str:
+        return normpath(join(self._cwd, word))[:4096]
 
-    def _script(self, text: str, span: Span | None) -> None:
-        for piece in pieces(text):
-            if self.affordable(len(piece.text)):
-                _Descent(self, piece, span).go(parse(piece.text), None)
+    def _read(self, word: str, stdin: str | None) -> str:
+        text = stdin if word in {"-", "/dev/stdin"} else self._files.get(self._path(word))
+        return text if text and self._affordable(len(text)) else ""
 
-    @property
-    def shell(self) -> Shell:
-        """What the command itself set so far."""
-        return self._shell
+    # What is done returns what it prints. First scripts and programs.
 
-    def affordable(self, amount: int = _COMMAND) -> bool:
-        """Take fuel, a command's unless said otherwise; False, with a note, where none is left."""
-        if self._shell.burn(amount):
-            return True
-        self._notes["too much to be looked through to the end"] = None
-        return False
+    def _script(self, parts: Iterable[Piece], stdin: str | None, parameters: Words | None = None) -> str:
+        before = self._piece, self._parameters, self._nested
+        self._nested += 1
+        if parameters is not None:
+            numbered = {str(n): word for n, word in enumerate(parameters, 1)}
+            self._parameters = numbered | {"@": SPLIT.join(["", *parameters]), "*": " ".join(parameters)}
+        told = []
+        for part in parts:
+            if self._affordable(len(part.text)):
+                self._piece = part
+                told.append(self._block(part.root, stdin))
+        self._piece, self._parameters, self._nested = before
+        return "".join(told)
 
-    def script(self, text: str, span: Span) -> None:
-        """Screen a nested script."""
-        self._deeper(lambda: self._script(text, span))
-
-    def run(self, argv: list[str], stdin: str | None, span: Span) -> None:
-        """Screen one program with its words, and whatever it runs."""
-        if argv:
-            self._deeper(lambda: self._run(argv, stdin, span))
-
-    def _run(self, argv: list[str], stdin: str | None, span: Span) -> None:
-        if not self.affordable():
-            return
-        if argv[0].strip(UNKNOWN) == "":
-            self.run(argv[1:], stdin, span)
-            return
-        words = [self._name(argv[0]), *(word.replace(UNKNOWN, "") or UNKNOWN for word in argv[1:])]
-        if words[0] in self._shell.functions:
-            self._call(words, span, stdin)
-            return
-        if (alias := self._shell.aliases.pop(words[0], None)) is not None:
-            self.script(" ".join([alias, *argv[1:]]), span)
-            self._shell.aliases[words[0]] = alias
-            return
-        aliases = dict(self._shell.git_aliases)
-        if words[0] == "git" or words[0].startswith("git-"):
-            words, more = git_words(words)
-            aliases |= more
-        self._found(Program(tuple(words), span))
+    @_bounded
+    def _run(self, argv: Words, stdin: str | None) -> str:
+        argv = list(dropwhile(lambda word: not word.strip(UNKNOWN), argv))
+        if not argv or not self._affordable(_COMMAND + sum(map(len, argv))):
+            return UNKNOWN
+        first, *rest = [word.replace(UNKNOWN, "") or UNKNOWN for word in argv]
+        words = [self._name(first), *rest]
         self._remember(words)
-        if words[0] == "git":
-            self._git(words, aliases, span)
-        for inner in inside(words if words[0] != argv[0] else argv, stdin, self._shell):
-            self._inner(inner, stdin, span)
-
-    def _found(self, program: Program) -> None:
-        self._programs.append(program)
-        rule = judge(list(program.words), self._policy.refuse)
-        if rule is None or len(self._refused) >= MOST_REFUSALS:
-            return
-        told = " ".join(program.words)
-        if not any(fnmatchcase(told, pattern) for pattern in self._policy.allow):
-            self._refused.append(Refusal(rule.name, program, rule.why, rule.way_out))
-
-    def _inner(self, inner: Inner, stdin: str | None, span: Span) -> None:
-        if isinstance(inner, Note):
-            self._notes[inner.text] = None
-        elif isinstance(inner, Script):
-            before, self._shell.positional = self._shell.positional, inner.positional
-            self.script(inner.text, span)
-            self._shell.positional = before
-        else:
-            self.run(inner, stdin, span)
-
-    def _call(self, words: list[str], span: Span, stdin: str | None) -> None:
-        piece, body = self._shell.functions[words[0]]
-        before, self._shell.positional = self._shell.positional, tuple(words[1:])
-        self._deeper(lambda: _Descent(self, piece, span).go(body, stdin))
-        self._shell.positional = before
-
-    def _git(self, words: list[str], aliases: dict[str, str], span: Span) -> None:
-        sub, rest = (words[1] if words[1:] else ""), words[2:]
-        if sub == "config" and (keys := [n for n, word in enumerate(rest[:-1]) if word.startswith("alias.")]):
-            self._shell.git_aliases[rest[keys[0]][6:]] = rest[keys[0] + 1]
-        elif alias := aliases.get(sub):
-            text = alias[1:] if alias.startswith("!") else f"git {alias}"
-            self.script(" ".join([text, *rest]), span)
-        elif sub == "bisect" and rest[:1] == ["run"]:
-            self.run(rest[1:], None, span)
-        elif sub == "submodule" and "foreach" in rest:
-            self.script(" ".join(word for word in rest[rest.index("foreach") + 1 :] if word[:2] != "--"), span)
+        words = git_words(words)
+        for name in (words[0], " ".join(words[:2])):
+            if (body := self._functions.pop(name, None)) is not None:  # it is not expanded within itself
+                told = self._script(pieces(body), stdin, words[name.count(" ") + 1 :])
+                self._functions.setdefault(name, body)
+                return told
+        program = Program(tuple(words), self._span)
+        self.programs.append(program)
+        if rule := judge(words, self._policy):
+            self.refused.append(Refusal(rule.name, program, rule.why, rule.way_out))
+        told = printed(words, lambda path: self._read(path, stdin))
+        for inner in starts(words, lambda path: self._read(path, stdin)):
+            if not isinstance(inner, Script):
+                told = self._run(inner, stdin)
+                continue
+            if inner.text and not inner.text.strip(f"{UNKNOWN} \n"):
+                self.notes["opaque-pipe-to-shell"] = None
+            told = self._script(pieces(inner.text), stdin, inner.parameters)
+        return told
 
     def _name(self, word: str) -> str:
         """A program's plain name; a file of the workspace keeps its path, for it is the project's own."""
-        word = word.replace(UNKNOWN, "")
-        if "/" in word:
-            path = self._shell.path(word)
-            if path in self._shell.copies:
-                return self._shell.copies[path]
-            if path.startswith((WORKSPACE + "/", "/tmp/", "/scratch/")):  # noqa: S108 - the sandbox's, not ours
-                return path
-            word = path.rsplit("/", 1)[-1]
-        if {"*", "?", "["} & set(word) and len(word) > 2:
-            return next((name for name in _GLOBBED if fnmatchcase(name, word)), word)
-        return word
+        path = self._path(word) if "/" in word else word
+        if path.startswith(_OWN):
+            return path
+        name = path.rsplit("/", 1)[-1]
+        return next(iter(fnmatch.filter(_GLOBBED, name[:20])), name)
 
-    def _remember(self, words: list[str]) -> None:
-        """What a builtin or a plain copy leaves for the commands after it."""
+    def _remember(self, words: Words) -> None:
+        """What a program leaves for those after it. An alias and a copied program are functions with another name."""
         plain = [word for word in words[1:] if not word.startswith("-")]
         if words[0] in {"cd", "pushd"} and plain:
-            self._shell.cwd = self._shell.path(plain[0])
+            self._cwd = self._path(plain[0])
         elif words[0] == "alias":
-            for word in plain:
+            for key, mark, value in (word.partition("=") for word in plain):
+                self._functions |= {key: f'{value} "$@"'} if mark else {}
+        elif words[0] in {"cp", "ln", "mv"} and len(plain) == 2 and "/bin/" in plain[0]:
+            self._functions[self._path(plain[1])] = f'{plain[0]} "$@"'
+        elif words[0] == "git":
+            for word, after in pairwise([*words, ""]):
                 key, mark, value = word.partition("=")
-                self._shell.aliases |= {key: value} if mark else {}
-        elif words[0] in {"cp", "ln", "install", "mv"} and len(plain) == 2 and "/bin/" in plain[0]:
-            self._shell.copies[self._shell.path(plain[1])] = plain[0].rsplit("/", 1)[-1]
-        elif words[0] == "unset":
-            for word in plain:
-                self._shell.variables.pop(word, None)
+                if key.startswith("alias."):
+                    body = f"git {value if mark else after}".removeprefix("git !")
+                    self._functions[f"git {key[6:]}"] = f'{body} "$@"'
 
+    # Statements.
 
-class _Descent:
-    """Goes down one tree. Uses a stack of its own: a command may nest deeper than Python can."""
+    @_bounded
+    def _block(self, root: Node, stdin: str | None) -> str:
+        """The statements below a node, in order. Goes down by a stack of its own: they may nest deeply."""
+        told, stack = [], [root]
+        while stack and self._affordable(1):
+            node = stack.pop()
+            if act := getattr(self, f"_on_{node.type}", None):
+                told.append(act(node, stdin))
+                self._affordable(len(told[-1]))
+            else:
+                stack += reversed(node.named_children)
+        return "".join(told)
 
-    def __init__(self, walk: Walk, piece: Piece, span: Span | None) -> None:
-        self._walk, self._piece, self._span = walk, piece, span
-        self._reader = Reader(piece, walk.shell)
-        self._stack: list[Step] = []
-
-    def go(self, root: Node, stdin: str | None) -> None:
-        """Everything below a node."""
-        self._stack.append((root, stdin))
-        while self._stack and self._walk.affordable(1):
-            step = self._stack.pop()
-            if callable(step):
-                step()
-                continue
-            node, fed = step
-            getattr(self, f"_on_{node.type}", self._other)(node, fed)
-
-    def _push(self, nodes: list[Node], stdin: str | None = None) -> None:
-        self._stack += [(node, stdin) for node in reversed(nodes) if node.named_child_count or node.type in REDIRECTS]
-
-    def _other(self, node: Node, stdin: str | None) -> None:
-        self._push(node.named_children, stdin)
-
-    def _on_command(self, node: Node, stdin: str | None) -> None:
-        for child in node.named_children:
+    def _on_command(self, node: Node, stdin: str | None) -> str:
+        words: list[str] = []
+        end = -1
+        for child in node.children:
             if child.type == "variable_assignment":
-                self._assign(child)
-        fed = self._reader.stdin(node)
-        base = self._piece.base
-        span = self._span or (base + node.start_byte, base + node.end_byte)
-        self._walk.run(self._reader.argv(node), stdin if fed is None else fed, span)
-        self._push([child for child in node.named_children if child.type != "variable_assignment"] + _values(node))
+                self._on_variable_assignment(child, None)
+            elif not child.type.endswith("_redirect"):
+                continued = words and self._piece.text[end : child.start_byte] in {"", "\\\n"}
+                before = words.pop() if continued else ""
+                words.append(before + self._text(child))
+                end = child.end_byte
+        stdin, _ = self._redirected(node, stdin)
+        self._at(node)
+        return self._run([field for word in words for field in _fields(word)], stdin)
 
-    def _on_pipeline(self, node: Node, stdin: str | None) -> None:
-        steps: list[tuple[Node, str | None]] = []
+    def _at(self, node: Node) -> None:
+        """Programs from here on belong to this node, if it stands in the command itself."""
+        if self._nested == 1:
+            self._span = (self._piece.base + node.start_byte, self._piece.base + node.end_byte)
+
+    def _on_pipeline(self, node: Node, stdin: str | None) -> str:
         for stage in node.named_children:
-            stdin = self._reader.output(steps[-1][0], steps[-1][1]) if steps else stdin
-            steps.append((stage, stdin))
-        self._stack += reversed(steps)
+            stdin = self._block(stage, stdin)
+        return stdin or ""
 
-    def _on_redirected_statement(self, node: Node, stdin: str | None) -> None:
+    def _on_redirected_statement(self, node: Node, stdin: str | None) -> str:
+        self._at(node)
+        fed, path = self._redirected(node, stdin)
         body = node.child_by_field_name("body")
-        fed = self._reader.stdin(node)
-        if body and (path := self._reader.written(node)):
-            self._walk.shell.files[path] = self._reader.output(node)
-        self._push([child for child in node.named_children if child != body])
-        if body:
-            self._stack.append((body, stdin if fed is None else fed))
+        told = self._block(body, fed) if body else fed or ""
+        if path:
+            self._files[path] = told
+        return told
 
-    def _on_function_definition(self, node: Node, _: str | None) -> None:
-        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
-        if name and body:
-            self._walk.shell.functions[self._reader.raw(name)] = (self._piece, body)
+    def _on_function_definition(self, node: Node, _: str | None) -> str:
+        if (name := node.child_by_field_name("name")) and (body := node.child_by_field_name("body")):
+            self._functions[self._piece.raw(name)] = self._piece.raw(body)
+        return ""
 
-    def _on_variable_assignment(self, node: Node, _: str | None) -> None:
-        self._assign(node)
-        self._push(_values(node))
-
-    def _assign(self, node: Node) -> None:
+    def _on_variable_assignment(self, node: Node, _: str | None) -> str:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name:
-            key = self._reader.raw(name).split("[", 1)[0]
-            append = any(child.type == "+=" for child in node.children)
-            self._walk.shell.assign(key, self._reader.text(value) if value else "", append=append)
+            key = self._piece.raw(name).split("[", 1)[0]
+            before = self._variables.get(key, "") if any(child.type == "+=" for child in node.children) else ""
+            self._assign(key, before + (self._text(value, True) if value else ""))
+        return ""
 
-    def _on_for_statement(self, node: Node, stdin: str | None) -> None:
+    def _assign(self, name: str, value: str) -> None:
+        self._variables[name] = value if len(value) <= LONGEST and self._affordable(len(value)) else UNKNOWN
+
+    def _on_for_statement(self, node: Node, stdin: str | None) -> str:
         body, name = node.child_by_field_name("body"), node.child_by_field_name("variable")
-        listed = node.children_by_field_name("value")
-        values = [field for one in listed for field in self._reader.fields(one)][:16] or [UNKNOWN]
-        for value in reversed(values):
-            if body:
-                self._stack.append((body, stdin))
-            if name:
-                self._stack.append(self._setting(self._reader.raw(name), value))
-        self._push(listed)
+        listed = [field for one in node.children_by_field_name("value") for field in _fields(self._text(one))]
+        told = []
+        for value in listed[:16] or [UNKNOWN]:
+            if name and body:
+                self._assign(self._piece.raw(name), value)
+                told.append(self._block(body, stdin))
+        return "".join(told)
 
-    def _setting(self, name: str, value: str) -> Callable[[], None]:
-        return lambda: self._walk.shell.assign(name, value)
+    def _redirected(self, node: Node, stdin: str | None) -> tuple[str | None, str]:
+        """What a statement is fed, and the file that its output goes to."""
+        path = ""
+        for redirect in node.children_by_field_name("redirect"):
+            doc, literal = self._piece.heredocs.get(self._piece.base + redirect.start_byte, ("", True))
+            kinds = {child.type for child in redirect.children}
+            target = "".join(self._text(one, True) for one in redirect.named_children[-1:])
+            if doc:
+                stdin = doc if literal else self._expanded(doc)
+            elif redirect.type != "file_redirect":
+                stdin = target
+            elif "<" in kinds:
+                stdin = self._read(target, stdin) or UNKNOWN
+            elif kinds & {">", ">|", ">>"}:
+                path = self._path(target)
+        return stdin, path
 
-    def _on_file_redirect(self, node: Node, stdin: str | None) -> None:
-        doc = self._piece.heredocs.get(node.start_byte)
-        if doc is None or doc.literal or not ("$(" in doc.body or "`" in doc.body or "${" in doc.body):
-            self._push(node.named_children, stdin)
-            return
-        span = self._span or (self._piece.base + node.start_byte, self._piece.base + node.end_byte)
-        for found in _BACKTICKS.finditer(doc.body):
-            if found[1]:
-                self._walk.script(found[1], span)
-        if self._walk.shell.burn(len(doc.body)):
-            piece, body = heredoc_body(doc.body)
-            if body:
-                self._walk._deeper(lambda: _Descent(self._walk, piece, span).go(body, None))  # noqa: SLF001
+    def _expanded(self, body: str) -> str:
+        """The text of a here-document whose delimiter was not quoted."""
+        if not re.search(r"[$`\\]", body):
+            return body
+        body = re.sub("`([^`]*)`", r"$(\1)", body)
+        return self._script([whole(f"<<HARNESS_END\n{body}\nHARNESS_END\n")], None)
+
+    # Words.
+
+    @_bounded
+    def _text(self, node: Node, quoted: bool = False) -> str:
+        """A word as the shell would read it, with SPLIT where it is split unless it is quoted."""
+        raw = self._piece.raw(node)
+        match node.type:
+            case "raw_string" | "ansi_c_string":
+                return raw[1:-1] if raw.startswith("'") else unescape(raw[2:-1])
+            case "string" | "translated_string":
+                return self._inner(node, 1, len(raw) - 1, True)
+            case "array":
+                return "".join(SPLIT + self._text(one) for one in node.named_children)
+            case "simple_expansion" | "expansion":
+                found = self._expansion(node, raw, quoted)
+            case "command_substitution":
+                found = self._block(node, None).rstrip("\n")
+            case "process_substitution":
+                found = f"/dev/fd/{len(self._files) + 10}"
+                self._files[found] = self._block(node, None)
+            case _:
+                return self._inner(node, 0, len(raw), quoted)
+        if not self._affordable(len(found)) or quoted:
+            return found
+        return re.sub(f"[{re.escape(self._variables['IFS'])}{SPLIT}]+", SPLIT, found) or SPLIT
+
+    def _inner(self, node: Node, start: int, end: int, quoted: bool) -> str:
+        """The text between two offsets of a node, its backslashes gone and its expansions replaced."""
+        raw, first = self._piece.raw(node), node.start_byte
+        slashes = _SOFT if quoted else _HARD
+        parts = []
+        for child in node.named_children:
+            if child.type not in {"string_content", "heredoc_content"} and child.start_byte >= first + start:
+                parts += [_bare(raw[start : child.start_byte - first], slashes), self._text(child, quoted)]
+                start = child.end_byte - first
+        return "".join([*parts, _bare(raw[start:end], slashes)])
+
+    def _expansion(self, node: Node, raw: str, quoted: bool) -> str:
+        """A parameter's value, or the word that the expansion has for one without a value."""
+        match = _EXPANSION.fullmatch(raw)
+        if not match:
+            self._inner(node, 0, len(raw), quoted)
+            return UNKNOWN
+        name = match[1]
+        value = self._parameters.get(name, self._variables.get(name, UNKNOWN))
+        if match[3] and UNKNOWN not in value:
+            return value[int(match[3][:9]) :][: int((match[4] or "9")[:9])]
+        other = self._inner(node, match.start(2), len(raw) - 1, quoted) if match[2] else ""
+        return value.strip(UNKNOWN) or other or value
 
 
-def _values(node: Node) -> list[Node]:
-    """The values of a node's assignments, or of an assignment itself."""
-    nodes = [node] if node.type == "variable_assignment" else node.named_children
-    return [value for one in nodes if one.type == "variable_assignment" and (value := one.child_by_field_name("value"))]
+def _fields(text: str) -> list[str]:
+    """The words that one word becomes."""
+    return [field for field in text.split(SPLIT) if field] if SPLIT in text else [text]
+
+
+def _bare(text: str, slashes: re.Pattern[str]) -> str:
+    return slashes.sub(lambda found: found[1].strip("\n"), text) if "\\" in text else text
