@@ -60,6 +60,8 @@ RETRY_BASE_S, RETRY_CAP_S = 30.0, 900.0
 READ_LIMIT = 4 << 20
 DELIVERED = "refs/harness/delivered"
 AUDIT_TRAILER = "Harness-Audit"
+RESUMED = frozenset({"incomplete", "interrupted", "inconclusive"})
+"""Outcomes whose kept work the next attempt goes on with."""
 FEEDBACK_LIMIT = 8000
 """Characters of a refusal handed to the next attempt: its end, where the objection stands."""
 
@@ -215,8 +217,10 @@ class Life:
     def _implement(self, base: str, commands: tuple[Check, ...]) -> tuple[RoleResult, Candidate]:
         parts, item, clock = self._parts, self._item, self._parts.clock
         began = clock.monotonic()
-        tree = self._stage.lay(base, "tree")
-        self._recorder.event(Kind.WORKSPACE_READY, {"base": base, "seconds": round(clock.monotonic() - began, 3)})
+        start, why = self._stopped_work(base)
+        tree = self._stage.lay(start, "tree")
+        told = {"base": base, "start": start, "seconds": round(clock.monotonic() - began, 3)}
+        self._recorder.event(Kind.WORKSPACE_READY, told)
         role = parts.role("implementer")
         task = Task(
             {
@@ -225,6 +229,7 @@ class Life:
                 "checks": "\n".join(check.command for check in commands),
                 "protected": "\n".join((*parts.config.policy.protected, *parts.config.policy.keep)),
                 "feedback": parts.redact(item.feedback),
+                "resumed": parts.redact(why),
             }
         )
         with self._stage.sandbox("implementer", Mode.RW, Mount(str(tree), WORKSPACE, read_only=False)) as sandbox:
@@ -232,6 +237,20 @@ class Life:
             budget = parts.budget(self._for, role)
             result = parts.runner.run(role, task, environment, Termination(self._stop), budget)
         return result, self._capture(base, tree)
+
+    def _stopped_work(self, base: str) -> tuple[str, str]:
+        """Where to start: the kept work of a last attempt that was stopped before any gate refused it, and why it was
+        stopped; else the base. What a gate refused is not built on."""
+        log, item = self._parts.audit, self._item.id
+        ended = [event for event in log.events(item=item, kinds=[Kind.RUN_ENDED]) if event.run != self._claim.run]
+        if not ended or ended[-1].data["outcome"] not in RESUMED:
+            return base, ""
+        before = log.events(run=ended[-1].run, kinds=[Kind.WORKSPACE_READY, Kind.CANDIDATE_CAPTURED])
+        same_base = any(event.data.get("base") == base for event in before)
+        kept = [event.data for event in before if event.kind == Kind.CANDIDATE_CAPTURED and event.data["files"]]
+        if not same_base or not kept or self._parts.repository.kept(kept[-1]["kept_as"]) != kept[-1]["commit"]:
+            return base, ""
+        return str(kept[-1]["commit"]), str(ended[-1].data["reason"])
 
     def _capture(self, base: str, tree: Path) -> Candidate:
         began = self._parts.clock.monotonic()
@@ -285,7 +304,10 @@ class Life:
             return End(Settlement.FAILED, Exit.FAILED, "gate_failed", reason)
         if last.outcome is GateOutcome.HOLD:
             return End(Settlement.HELD, Exit.HELD, "held", reason)
-        return End(Settlement.DEFERRED, Exit(last.evidence.get("exit", Exit.INCONCLUSIVE)), "inconclusive", reason)
+        exit_ = Exit(last.evidence.get("exit", Exit.INCONCLUSIVE))
+        if exit_ is Exit.LIMIT:
+            return End(Settlement.EXHAUSTED, exit_, "incomplete", reason)
+        return End(Settlement.DEFERRED, exit_, "inconclusive", reason)
 
     def _deliver(self, candidate: Candidate) -> End:
         parts, item = self._parts, self._item

@@ -76,6 +76,38 @@ def test_never_submitting_is_incomplete_with_the_work_kept(desk):
     assert b"divmod" in report.diff
 
 
+def test_stopped_work_is_gone_on_with(desk):
+    first = [scripts.edit("bill/split.py", scripts.SPLIT_FIX), *(scripts.bash(f"echo {i}") for i in range(9))]
+    with desk.serving(coder=first):
+        desk.settings()
+        with desk.app() as app:
+            item = desk.add(app, limits=Limits(8, 1_000_000, NANO, 600.0))
+            assert desk.run(app).outcome == "incomplete"
+            app.queue.retry(item)
+    second = [scripts.bash("git diff HEAD~1 --stat"), scripts.bash(scripts.TESTS), scripts.done()]
+    with desk.serving(coder=second, critic=scripts.REVIEWER):
+        desk.settings()
+        with desk.app() as app:
+            report = desk.run(app, item)
+            assert app.queue.get(item).generation == 2
+        asked = desk.server.requests[0].messages[1]["content"]
+    assert "limit_steps" in asked and "git diff HEAD~1" in asked
+    assert report.exit is Exit.OK, report.reason
+    assert git(desk.folder, "rev-parse", f"{report.branch}^") == git(desk.folder, "rev-parse", "HEAD")
+
+
+def test_a_reviewer_out_of_budget_leaves_the_work_for_a_person(desk):
+    coder = [scripts.edit("bill/split.py", scripts.SPLIT_FIX), scripts.bash(scripts.TESTS), scripts.done()]
+    with desk.serving(coder=coder, critic=scripts.REVIEWER):
+        desk.settings()
+        with desk.app() as app:
+            item = desk.add(app, limits=Limits(4, 1_000_000, NANO, 600.0))
+            report = desk.run(app, item)
+            assert (report.exit, report.outcome) == (Exit.LIMIT, "incomplete"), report.reason
+            assert app.queue.get(item).state is ItemState.EXHAUSTED
+    assert git(desk.folder, "branch", "--list", "harness/*") == ""
+
+
 def test_a_reviewers_blocking_finding_stops_delivery(desk):
     finding = {
         "title": "Negative totals are split unevenly",

@@ -89,9 +89,8 @@ class ReviewGate:
 
     def _verdict(self, result: RoleResult) -> GateResult:
         if result.ended is not Ended.SUBMITTED or result.submission is None:
-            code = Exit.CREDENTIALS if result.ended is Ended.CREDENTIALS else Exit.INCONCLUSIVE
-            if result.ended is Ended.CANCELLED:
-                code = Exit.INTERRUPTED
+            known = {Ended.CREDENTIALS: Exit.CREDENTIALS, Ended.CANCELLED: Exit.INTERRUPTED}
+            code = Exit.LIMIT if result.ended.is_limit else known.get(result.ended, Exit.INCONCLUSIVE)
             return self._error(f"no verdict: the reviewer's run ended {result.ended}: {result.detail}", code)
         submission = result.submission
         evidence = {"verdict": submission["verdict"], "submission": submission}

@@ -19,7 +19,7 @@ class Kind(StrEnum):
     RUN_STARTED = "run.started"  # generation, base, source, mode (live|record|replay|dry), config (digest), version
     RUN_ENDED = "run.ended"  # outcome, exit, reason, seconds
 
-    WORKSPACE_READY = "workspace.ready"  # base, files, seconds
+    WORKSPACE_READY = "workspace.ready"  # base, start (the base, or kept work that is gone on with), seconds
     IMAGE_READY = "image.ready"  # image, base, seconds (only where it is made from the base)
     SANDBOX_STARTING = "sandbox.starting"  # purpose (implementer|reviewer|checks-base|checks-candidate), mode, image
     SANDBOX_READY = "sandbox.ready"  # purpose, container, image, seconds
