@@ -123,11 +123,14 @@ class LitellmTransport:
         where = names.get(failure.status, f"status {failure.status}")
         codes = f" ({self._tidy(', '.join(failure.codes), key)})" if failure.codes else ""
         refused = kind is ModelFaultKind.AUTH
+        hint = _NEXT.get(
+            kind, "" if failure.status else "check the route's base_url, and that it can be reached from here"
+        )
         return ModelFault(
             kind,
             f"the provider {'refused the key' if refused else 'gave no usable answer'}: {where}{codes}",
             why="" if refused else self._tidy(failure.message, key),
-            next=f"check {self._key_name or 'the key'}" if refused else _NEXT.get(kind, ""),
+            next=f"check {self._key_name or 'the key'}" if refused else hint,
             retry_after_s=retry_after(failure, time.time()),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -183,6 +184,8 @@ class App:
 
     def _ready(self, roles: Sequence[str]) -> None:
         """Everything that can be known before an item is touched."""
+        for role in self.config.roles:
+            self.runner.role(role)  # a name that is no role's would be settings that nobody heeds
         for role in roles:
             if self._replay is None:
                 check_ready(self.config, role)
@@ -207,11 +210,19 @@ class App:
 
     def _nothing(self, item: str | None) -> NothingToDo:
         if item is None:
-            return NothingToDo("no item is ready", next='queue one: agent-harness queue add "TITLE" --brief "..."')
+            return self._none_ready()
         found = self.queue.get(item)
         why = f"it is {found.state}" + (f" ({found.reason})" if found.reason else "")
         verb = "retry" if found.state in {ItemState.READY, ItemState.FAILED, ItemState.EXHAUSTED} else "show"
         return NothingToDo(f"item {item} cannot be run now", why=why, next=f"agent-harness queue {verb} {item}")
+
+    def _none_ready(self) -> NothingToDo:
+        over = {ItemState.DONE, ItemState.CANCELLED}
+        waiting = Counter(one.state for one in self.queue.items() if one.state not in over)
+        found = ", ".join(f"{n} {'ready later' if s is ItemState.READY else s}" for s, n in waiting.items())
+        again = "agent-harness queue list; agent-harness queue retry ID; or " if waiting else ""
+        add = 'queue one: agent-harness queue add "TITLE" --brief "..."'
+        return NothingToDo("no item is ready", why=found, next=again + add)
 
     def _parts(self) -> Parts:
         return Parts(

@@ -136,11 +136,11 @@ def _role(ended: Event, events: Sequence[Event]) -> dict[str, Any]:
 def render(receipt: dict[str, Any]) -> str:
     """The receipt for people, some twelve lines."""
     if not receipt:
-        return "no receipt: the run ended before anything was done"
-    totals = receipt["totals"]
+        return "no receipt was issued for this run"
+    totals, base, tree = receipt["totals"], receipt["base"][:12], receipt["tree"][:12]
     lines = [
         f"receipt     item {receipt['item']}  run {receipt['run']}  generation {receipt['generation']}",
-        f"base        {receipt['base'][:12]}  tree {receipt['tree'][:12] or '-'}  files changed {receipt['files']}",
+        f"base        {base or '-'}  tree {tree or '-'}  files changed {receipt['files']}",
         f"model       {_mode(receipt)}",
     ]
     lines += [

@@ -62,6 +62,31 @@ def test_init_writes_what_config_reads_and_git_does_not_see_the_state(cli, tmp_p
     assert cli("init")[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [("def test_a():\n    assert 1\n", "python3 -m pytest -q"), ("import unittest\n", "python3 -m unittest discover")],
+    ids=["functions", "classes"],
+)
+def test_init_names_the_runner_that_sees_the_tests(cli, tmp_path, text, command):
+    (tmp_path / "a työ" / "test_a.py").write_text(text)
+    assert json.loads(cli("init", "--json")[1])["checks"] == [command]
+
+
+def test_doctor_finds_a_route_without_a_price_and_leaves_nothing_where_no_repository_is(checked, tmp_path):
+    folder = tmp_path / "a työ"
+    with (folder / "harness.toml").open("a") as file:
+        file.write('[routes.main]\nmodel = "openai/mine"\nbase_url = "http://127.0.0.1:9/v1"\n')
+    (folder / ".git").rename(tmp_path / "gone")
+    code, out, _ = checked("doctor")
+    assert code == 3 and "the price of openai/mine at its base_url is not known" in out and "is not a git repo" in out
+    assert not (folder / ".harness").exists()
+
+
+def test_json_before_the_command_is_refused_and_not_left_unheeded(cli):
+    code, out, _ = cli("--json", "queue", "list")
+    assert code == 2 and "COMMAND --json" in json.loads(out)["error"]["next"]
+
+
 def test_inits_commented_route_is_right_when_it_is_uncommented(cli, tmp_path):
     assert cli("init", "--check", "make test")[0] == 0
     path = tmp_path / "a työ" / "harness.toml"

@@ -95,7 +95,7 @@ def test_review_judges_a_diff_by_the_bases_configuration(desk):  # noqa: F811
 
 
 def test_the_demo_delivers(tmp_path):
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [PROGRAM, "demo", "--json"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300
     )
@@ -104,3 +104,5 @@ def test_the_demo_delivers(tmp_path):
     (run,) = told["runs"]
     assert git(Path(told["folder"]), "rev-parse", run["branch"]) == run["commit"]
     assert "recorded" in done.stderr and "+    share, left = divmod" in run["diff"]
+    for command in done.stderr.split("next, try:\n")[1].splitlines()[:2]:  # from any folder, the program on no path
+        subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, check=True)

@@ -81,6 +81,11 @@ def test_unrunnable_names_the_check():
     assert "cannot run on the base: gone" in unrunnable([report(broken="gone")], ITEM)[0]
 
 
+def test_without_a_check_nothing_is_judged_whatever_is_allowed():
+    assert unrunnable([report()], ITEM) == []
+    assert "names a check" in unrunnable([], dataclasses.replace(ITEM, allow=(Allowance.NEW_CHECKS,)))[0]
+
+
 class OneSandbox:
     """Answers each script from a table; everything else fails."""
 

@@ -99,7 +99,7 @@ def bodies_of(app_: App, event: Event) -> Iterator[tuple[str, bytes]]:
 
 @app.command()
 def cost(target: Target = None, *, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
-    """Print what each item and role cost: the sums of its calls, failed ones included."""
+    """Print what each item and role cost. Sums of all calls, failed ones included."""
     with opened(sets, db) as app_:
         from agent_harness.audit import Cost, tally
         from agent_harness.audit.cost import of_role
@@ -126,7 +126,8 @@ def money(cost: Cost) -> str:
 
 @app.command()
 def verify(*, sets: Sets = None, db: Db = None, as_json: Json = False) -> int:
-    """Check the log's tree and bodies, and the trailers of what was delivered; exit 7 where something is wrong."""
+    """Check that the log still proves what it says. Its tree, its bodies, and the trailers of what was
+    delivered; exit 7 where something is wrong."""
     with opened(sets, db) as app_:
         problems = app_.verify()
         size, root = app_.audit.root()

@@ -21,7 +21,7 @@ def show(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Print the effective configuration as TOML; keys of models are never part of it."""
+    """Print the effective configuration as TOML. Keys of models are never part of it."""
     loaded = configured(sets, db)
     found = list(loaded.config.leaves())
     lines = []

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent_harness.cli.opening import Json
-from agent_harness.cli.output import emit, say
+from agent_harness.cli.output import PROGRAM, emit, say
 from agent_harness.cli.run import code, shown, work
 
 
 def demo(*, as_json: Json = False) -> int:
     """Fix a real bug in a small repository. The model's answers are recorded; all else is real."""
+    import shlex
     import tempfile
 
     from agent_harness import demo as embedded
@@ -31,7 +32,17 @@ def demo(*, as_json: Json = False) -> int:
     emit({"folder": root, "runs": reports}, as_json, f"{shown(report)}\n\n{diff}")
     if report.branch:
         say("next, try:")
+        program = shlex.quote(called())
         say(f"  git -C {root} log -p -1 {report.branch}")
-        say(f"  cd {root} && agent-harness audit show {report.run}")
-        say("  agent-harness init    (in a repository of your own)")
+        say(f"  cd {root} && {program} audit show {report.run}")
+        say(f"  cd YOUR-REPOSITORY && {program} init")
     return code([report.exit])
+
+
+def called() -> str:
+    """What starts this program from any folder: its name where the PATH has it, else the file beside this Python."""
+    import shutil
+    import sys
+
+    beside = Path(sys.executable).with_name(PROGRAM)
+    return PROGRAM if shutil.which(PROGRAM) or not beside.exists() else str(beside)

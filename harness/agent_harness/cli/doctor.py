@@ -13,12 +13,12 @@ from agent_harness.errors import Exit
 
 def doctor(
     *,
-    fix: Annotated[bool, typer.Option("--fix", help="Build the sandbox image where it is missing.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Build or pull the images that are missing.")] = False,
     sets: Sets = None,
     db: Db = None,
     as_json: Json = False,
 ) -> int:
-    """Try everything a run needs. Exit 0 where all holds, 2 for the configuration, 3 for anything else."""
+    """Try everything a run needs. Exit 0 where all holds, 2 where the configuration cannot be read, else 3."""
     from agent_harness.cli import probes
 
     loaded, findings = probes.configuration(sets, db)

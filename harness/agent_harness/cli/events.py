@@ -92,7 +92,8 @@ class Progress:
             "replay": "; the answers are recorded: the cost shown was theirs then, nothing is paid now",
             "record": "; the answers are being recorded",
         }
-        return f"attempt {data['generation']} from {data['base']}{note.get(data['mode'], '')}"
+        what = f"attempt {data['generation']} from" if data["generation"] else "review of what was made of"
+        return f"{what} {data['base']}{note.get(data['mode'], '')}"
 
     def _run_ended(self, data: Mapping[str, Any]) -> str:
         return "" if data["outcome"] == "delivered" else f"{data['outcome']}: {data['reason']}"

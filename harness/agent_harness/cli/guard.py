@@ -17,7 +17,7 @@ def guard(
     sets: Sets = None,
     as_json: Json = False,
 ) -> int:
-    """Explain which programs a command would run, and which rules refuse it. Exit 0: allowed, 1: refused."""
+    """Say which rules would refuse a command. It is not run. Exit 0: allowed, 1: refused."""
     from agent_harness.guard import Guard, Policy
 
     settings = configured(sets, None).config.guard

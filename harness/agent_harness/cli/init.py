@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,7 @@ TEMPLATE = """\
 checks = {checks}
 
 [policy]
-# Files no change may touch, beside this one and the CI's own: protected = ["LICENSE"] replaces the list.
+# No change may touch this file or the CI's own. protected = ["harness.toml", ...] replaces that list.
 # Existing files that must stay as they are, while new ones may come:
 # keep = ["tests/**"]
 
@@ -30,7 +31,7 @@ checks = {checks}
 usd = "5.00"
 steps = 80
 
-# The way to a model. The key itself stays in the environment; only the variable's name stands here.
+# The way to a model: take the marks away. The key stays in the environment; only the variable's name stands here.
 # [routes.main]
 # model = "openai/gpt-5-mini"
 # api_key_env = "OPENAI_API_KEY"
@@ -84,13 +85,15 @@ COMMANDS = {"Cargo.toml": "cargo test", "go.mod": "go test -v ./..."}
 
 
 def python(root: Path) -> list[str]:
-    """The runner that something names: pytest, else unittest where there are test files."""
+    """The runner that something names or that tests are written for: pytest, else unittest where there are files."""
     files = [root / name for name in ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini")]
     tests = [*root.glob("test_*.py"), *root.glob("tests/**/test_*.py"), *root.glob("test/**/test_*.py")]
     if (root / "pytest.ini").is_file() or any(root.glob("**/conftest.py")):
         return [PYTEST]
     if any("pytest" in content(one) for one in [*files, *tests[:20]]):
         return [PYTEST]
+    if any(re.search(r"^(async )?def test_", content(one), re.MULTILINE) for one in tests[:20]):
+        return [PYTEST]  # plain functions, which unittest does not see
     return [UNITTEST] if tests else []
 
 

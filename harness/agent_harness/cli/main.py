@@ -68,6 +68,8 @@ def root(
     if context.invoked_subcommand is None:
         put(sys.stderr, context.get_help())
         return Exit.USAGE
+    if as_json:
+        raise UsageError("--json stands before the command", next="write it after: agent-harness COMMAND --json")
     return Exit.OK
 
 
@@ -124,7 +126,7 @@ def told(error: HarnessError, as_json: bool) -> int:
 def usage(error: Any) -> UsageError:
     """A wrong command line, as ours."""
     path = error.ctx.command_path if getattr(error, "ctx", None) else PROGRAM
-    return UsageError(line(error.format_message()).rstrip(".?"), next=f"{path} --help")
+    return UsageError(line(error.format_message()).replace("Value error, ", "").rstrip(".?"), next=f"{path} --help")
 
 
 def bug(error: Exception) -> HarnessError:

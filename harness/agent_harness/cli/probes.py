@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from agent_harness.app import App
 from agent_harness.cli.opening import configured, need_repository
 from agent_harness.cli.output import line
 from agent_harness.config import Config, Loaded, check_ready
-from agent_harness.errors import ConfigError, HarnessError
+from agent_harness.errors import ConfigError, HarnessError, UsageError
+from agent_harness.models.client import Route
+from agent_harness.models.pricing import PriceTable
+from agent_harness.models.routes import Rate
 from agent_harness.ports import Finding
 
 GIT_LEAST = (2, 34)
@@ -84,10 +88,13 @@ def space(folder: Path) -> Finding:
 
 
 def routes(config: Config) -> Iterator[Finding]:
-    """Each role's routes, and that their keys are there. Values are never shown."""
+    """Each role's routes, that their keys are there and their prices known. Keys are never shown."""
+    prices = PriceTable.load()
     for role in ("implementer", "reviewer") if config.review.enabled else ("implementer",):
         try:
             check_ready(config, role)
+            for name in config.routes_of(role):
+                Rate.of(Route.configured(name, config.routes[name]), prices)
         except HarnessError as error:
             yield failed(f"routes of {role}", error)
             continue
@@ -97,9 +104,17 @@ def routes(config: Config) -> Iterator[Finding]:
 
 
 def sandbox(loaded: Loaded, *, fix: bool) -> list[Finding]:
-    """The engine, the image, and every property of the sandbox; `fix` builds the image first."""
-    try:
-        with App.open(loaded.config, loaded.root) as app:
-            return app.doctor(fix)
-    except HarnessError as error:
-        return [failed("sandbox", error)]
+    """The engine, the image, and every property of the sandbox; `fix` builds the image first.
+
+    Where there is no repository, no state folder is left behind."""
+    with tempfile.TemporaryDirectory() as nowhere:
+        root = loaded.root
+        try:
+            need_repository(loaded.config.source(root))
+        except UsageError:
+            root = Path(nowhere)
+        try:
+            with App.open(loaded.config, root) as app:
+                return app.doctor(fix)
+        except HarnessError as error:
+            return [failed("sandbox", error)]

@@ -188,7 +188,7 @@ def described(item: Item) -> str:
 
 @app.command()
 def retry(item: Id, *, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
-    """Make an item ready again: its counters start anew, the reason of its last end stays known."""
+    """Make an item ready again. Its counters start anew, the reason of its last end stays known."""
     with opened(sets, db) as app_:
         app_.queue.retry(item)
         moved(app_.queue.get(item), as_json)

@@ -50,7 +50,8 @@ def review(
     loaded = load(here(), sets=sets or (), db=db, read=of_commit(base))
     need_repository(loaded.config.source(loaded.root))
     if loaded.file is None:
-        say(f"no harness.toml in {base}: defaults, your own file, environment and flags are in force")
+        say(f"no harness.toml in {base}; only the base's own counts: commit it there to have it judge the change")
+        say("in force: defaults, the user's file, environment and flags")
     with App.open(loaded.config, loaded.root, record=record, replay=replay) as app, signals.cancelling() as cancelled:
         report = app.review(base, head, Progress(), cancelled)
     exit_ = judged(report, fail_on)

@@ -107,11 +107,16 @@ def shown(report: RunReport) -> str:
     return f"{render(report.receipt)}\n{end or f'outcome     {report.outcome}: {line(report.reason)}'}"
 
 
+RETRIED = frozenset({"held", "failed", "gate_failed", "no_change", "incomplete"})
+"""Ends after which the item waits for a person."""
+
+
 def next_step(report: RunReport) -> str:
     """What to do now."""
     if report.branch:
         return f"next: git log -p -1 {report.branch}"
-    return f"next: agent-harness queue show {report.item}; agent-harness audit show {report.run}"
+    again = f"; when set right: agent-harness queue retry {report.item}" if report.outcome in RETRIED else ""
+    return f"next: agent-harness queue show {report.item}; agent-harness audit show {report.run}{again}"
 
 
 def show_plan(plan: DryRun, as_json: bool) -> int:
