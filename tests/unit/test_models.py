@@ -392,7 +392,11 @@ def test_a_transport_that_ignores_its_timeout_is_left_behind():  # field cases 1
     started = time.monotonic()
     assert desk.ask().message.content == "second"
     assert time.monotonic() - started < 2
-    assert "no answer within" in desk.recorder.of("model.failed")[0]["why"]
+    failed, asked = desk.recorder.of("model.failed")[0], desk.recorder.of("model.asked")[0]
+    assert "no answer within" in failed["why"]
+    assert failed["nanousd"] == asked["worst"]["nanousd"] > 0, "it may be billed: the most that it can be is charged"
+    assert failed["usage"]["counted"] is True
+    assert desk.budget.spent().nanousd > failed["nanousd"]
     gate.set()
 
 
@@ -410,6 +414,7 @@ def test_a_cancelled_run_leaves_the_call_and_gives_the_reservation_back():
     assert time.monotonic() - started < 2
     gate.set()
     assert desk.recorder.of("model.failed")[0]["fault"] == "cancelled"
+    assert desk.budget.spent().nanousd == desk.recorder.of("model.asked")[0]["worst"]["nanousd"]
     desk.budget.reserve(Spend(WIDE.steps, 1, 1))
 
 

@@ -16,13 +16,14 @@ from agent_harness.errors import (
     Cancelled,
     ConfigError,
     CredentialError,
+    HarnessError,
     LimitReached,
     ModelFault,
     ModelFaultKind,
     ReplayDrift,
 )
 from agent_harness.models.bounds import InputBounds
-from agent_harness.models.deadline import within
+from agent_harness.models.deadline import Late, within
 from agent_harness.models.pricing import PriceTable, cost, worst_cost
 from agent_harness.models.records import CallLog
 from agent_harness.models.routes import Parking, Rate, Route
@@ -109,15 +110,17 @@ class ModelClient:
         spend = Spend()
         try:
             call = self._log.asked(way.route, request, worst)
-            started = self._clock.monotonic()
+            started, timeout = self._clock.monotonic(), min(way.route.timeout_s, budget.seconds_left())
             try:
-                reply = self._send(way, request, budget)
+                reply = self._send(way, request, timeout, budget)
             except (ModelFault, CredentialError, Cancelled) as fault:
-                if isinstance(fault, ModelFault) and fault.kind is ModelFaultKind.MALFORMED and fault.usage is None:
-                    fault.usage = _most(worst, request)  # an answer that nobody can read was billed all the same
-                if isinstance(fault, ModelFault) and fault.usage is not None:
-                    spend = Spend(0, fault.usage.total, self._price(way, fault.usage, None)[0])
-                self._log.failed(call, fault, spend, self._clock.monotonic() - started)
+                seconds = self._clock.monotonic() - started
+                usage = fault.usage if isinstance(fault, ModelFault) else None
+                if usage is None and _may_be_billed(fault, late=seconds >= timeout):
+                    usage = _most(worst, request)
+                if usage is not None:
+                    spend = Spend(0, usage.total, self._price(way, usage, None)[0])
+                self._log.failed(call, fault, usage, spend, seconds)
                 raise
             seconds = self._clock.monotonic() - started
             nanousd, source = self._price(way, reply.usage, reply.nanousd)
@@ -144,9 +147,8 @@ class ModelClient:
             else:
                 return replace(request, max_output_tokens=cap), worst, ticket
 
-    def _send(self, way: _Way, request: ModelRequest, budget: Budget) -> Reply:
+    def _send(self, way: _Way, request: ModelRequest, timeout: float, budget: Budget) -> Reply:
         left = budget.seconds_left()
-        timeout = min(way.route.timeout_s, left)
         return within(
             min(timeout + self._patience.grace_s, left), lambda: way.transport.send(request, timeout), self._stop
         )
@@ -171,6 +173,14 @@ class ModelClient:
             if self._stop.is_set():
                 raise Cancelled("the wait for the model was ended because the run was cancelled")
             self._clock.sleep(min(left, 0.5))
+
+
+def _may_be_billed(fault: HarnessError, *, late: bool) -> bool:
+    """Whether the provider may charge for a call that brought nothing: its answer could not be read, or nobody waited
+    for it any more. Then the most it could be is charged here too: a ceiling is never passed by what is not known."""
+    if isinstance(fault, ModelFault):
+        return late or isinstance(fault, Late) or fault.kind is ModelFaultKind.MALFORMED
+    return isinstance(fault, Cancelled)
 
 
 def _most(worst: Spend, request: ModelRequest) -> Usage:

@@ -13,6 +13,14 @@ from agent_harness.errors import Cancelled, ModelFault, ModelFaultKind
 T = TypeVar("T")
 
 
+class Late(ModelFault):
+    """No answer in time. The call was left behind: what became of it is not known."""
+
+    def __init__(self, seconds: float) -> None:
+        what = f"no answer within {seconds:.0f} s"
+        super().__init__(ModelFaultKind.RETRY, what, next="raise the route's timeout_s")
+
+
 class _Outcome(Generic[T]):
     """What the thread brought: a value, or the error that left its `with` block."""
 
@@ -34,7 +42,7 @@ class _Outcome(Generic[T]):
 def within(seconds: float, work: Callable[[], T], stop: threading.Event | None = None) -> T:
     """`work()`, run in a thread of its own that is left behind when the deadline passes or `stop` is set.
 
-    Raises what `work` raised, ModelFault (retry) at the deadline, Cancelled on `stop`."""
+    Raises what `work` raised, Late at the deadline, Cancelled on `stop`."""
     outcome: _Outcome[T] = _Outcome()
 
     def body() -> None:
@@ -47,9 +55,7 @@ def within(seconds: float, work: Callable[[], T], stop: threading.Event | None =
         if stop is not None and stop.is_set():
             raise Cancelled("the model call was left because the run was cancelled")
         if time.monotonic() >= end:
-            raise ModelFault(
-                ModelFaultKind.RETRY, f"no answer within {seconds:.0f} s", next="raise the route's timeout_s"
-            )
+            raise Late(seconds)
     if outcome.error is not None:
         raise outcome.error
     return outcome.value

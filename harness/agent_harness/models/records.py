@@ -102,8 +102,8 @@ class CallLog:
         }
         self._recorder.event(Kind.MODEL_ANSWERED, data, {"reply": self._redact(canonical(reply_as_json(reply)))})
 
-    def failed(self, call: Call, fault: HarnessError, spend: Spend, seconds: float) -> None:
-        """The fault. `usage` is there only where the provider billed the call all the same."""
+    def failed(self, call: Call, fault: HarnessError, usage: Usage | None, spend: Spend, seconds: float) -> None:
+        """The fault. `usage` is there only where the provider billed the call all the same, or may have."""
         data = {
             **call.as_json(),
             "fault": fault.kind.value if isinstance(fault, ModelFault) else type(fault).__name__.lower(),
@@ -111,6 +111,6 @@ class CallLog:
             "seconds": seconds,
             "nanousd": spend.nanousd,
         }
-        if isinstance(fault, ModelFault) and fault.usage is not None:
-            data["usage"] = asdict(fault.usage)
+        if usage is not None:
+            data["usage"] = asdict(usage)
         self._recorder.event(Kind.MODEL_FAILED, data)
