@@ -15,6 +15,7 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from urllib.parse import urljoin
 
@@ -175,10 +176,11 @@ def _archive(file: str, name: str, digest: str) -> Path:
                 f"{index.rstrip('/')}/{name}/",
                 headers={"Accept": "application/vnd.pypi.simple.v1+json"},
                 timeout=30,
+                verify=_authorities(),
             )
             page.raise_for_status()
             url = next(row["url"] for row in page.json()["files"] if row["filename"] == file)
-            data = requests.get(urljoin(page.url, url), timeout=60).content
+            data = requests.get(urljoin(page.url, url), timeout=60, verify=_authorities()).content
         except (requests.RequestException, ValueError, KeyError, StopIteration) as fault:
             faults.append(f"{type(fault).__name__}: {fault}")
             continue
@@ -194,12 +196,23 @@ def _archive(file: str, name: str, digest: str) -> Path:
     pytest.skip(reason)
 
 
-def _indexes() -> list[str]:
-    """The index addresses that pip is set to, its own default first if none is."""
+@cache
+def _settings() -> dict[str, str]:
+    """What pip is set to, by its files and by the environment."""
     shown = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     ).stdout
-    settings = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+
+
+def _authorities() -> str | bool:
+    """The certificates that pip trusts, where it is told."""
+    return next((value.strip("'") for key, value in _settings().items() if key.endswith(".cert")), True)
+
+
+def _indexes() -> list[str]:
+    """The index addresses that pip is set to, its own default first if none is."""
+    settings = _settings()
     own = [value.strip("'") for key, value in settings.items() if key.endswith(".index-url")]
     more = [
         word for key, value in settings.items() if key.endswith(".extra-index-url") for word in value.strip("'").split()
