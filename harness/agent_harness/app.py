@@ -26,7 +26,8 @@ from agent_harness.models.client import ModelClient, Route
 from agent_harness.models.pricing import PriceTable
 from agent_harness.models.recording import RecordingTransport, ReplayTransport
 from agent_harness.models.routes import Rate
-from agent_harness.pipeline import AUDIT_TRAILER, DELIVERED, Life, Parts, Work
+from agent_harness.parts import Parts, Work
+from agent_harness.pipeline import AUDIT_TRAILER, DELIVERED, Life
 from agent_harness.place import Place
 from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEngine, Transport, Warmable
 from agent_harness.queue import Queue

@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_harness import __version__
-from agent_harness.audit import AuditLog
-from agent_harness.config import Config
 from agent_harness.delivery import deliver, landed, message
+from agent_harness.ends import End, of_gate, of_role_run
 from agent_harness.errors import (
     AuditError,
     Cancelled,
@@ -30,130 +27,32 @@ from agent_harness.errors import (
 from agent_harness.gates import Case, Gate, judge_all
 from agent_harness.gates.checks import Checks, ChecksGate, unrunnable
 from agent_harness.gates.policy import PolicyGate
-from agent_harness.gates.review import ReviewGate, ReviewSurface
-from agent_harness.guard import Guard, Policy
 from agent_harness.logs import logger
-from agent_harness.ports import Budget, Clock, Environment, Model, Recorder, RoleRunner, Sandbox, Task, Termination
-from agent_harness.queue import Queue, heartbeat
+from agent_harness.parts import Either, Parts, Work
+from agent_harness.ports import Task, Termination
+from agent_harness.queue import heartbeat
 from agent_harness.receipt import RunReport, build
-from agent_harness.stage import WORKSPACE, Stage
+from agent_harness.stage import WORKSPACE
 from agent_harness.types import (
     Candidate,
     Check,
     Claim,
-    Ended,
-    GateOutcome,
-    GateResult,
-    Limits,
     Mode,
     Mount,
-    Role,
     RoleResult,
     Settlement,
     canonical,
     digest,
 )
 from agent_harness.types.kinds import Kind
-from agent_harness.workspace import HarnessRepository
 
 RETRY_BASE_S, RETRY_CAP_S = 30.0, 900.0
-READ_LIMIT = 4 << 20
 DELIVERED = "refs/harness/delivered"
 AUDIT_TRAILER = "Harness-Audit"
 RESUMED = frozenset({"incomplete", "interrupted", "inconclusive"})
 """Outcomes whose kept work the next attempt goes on with."""
 FEEDBACK_LIMIT = 8000
 """Characters of a refusal handed to the next attempt: its end, where the objection stands."""
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a run is for: its id, and the item with its limits where there is one."""
-
-    run: str
-    item: str = ""
-    generation: int = 0
-    limits: Limits | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a run is made of. `stage`, `model` and `budget` make a fresh one for each run or role run."""
-
-    config: Config
-    source: str
-    queue: Queue
-    audit: AuditLog
-    clock: Clock
-    repository: HarnessRepository
-    runner: RoleRunner
-    redact: Callable[[str], str]
-    mode: str
-    stage: Callable[[Work, Recorder, threading.Event], Stage]
-    model: Callable[[str, Recorder, threading.Event], Model]
-    budget: Callable[[Work, Role], Budget]
-
-    def role(self, name: str) -> Role:
-        """A role with the limits that the configuration gives it."""
-        role = self.runner.role(name)
-        return replace(role, limits=self.config.role(name).over(role.limits))
-
-    def environment(self, role: str, recorder: Recorder, stop: threading.Event) -> Callable[[Sandbox], Environment]:
-        """Makes a role run's environment around a sandbox."""
-        model = self.model(role, recorder, stop)
-        routes = self.config.routes_of(role)
-        protocol = self.config.routes[routes[0]].protocol if routes else "tools"
-        screen = Guard(Policy(self.config.guard.rules, self.config.guard.allow)).refusal
-        return lambda sandbox: Environment(
-            sandbox, model, recorder, self.clock, self.redact, protocol=protocol, screen=screen
-        )
-
-    def reviewer(
-        self, work: Work, stage: Stage, recorder: Recorder, stop: threading.Event, checks: ChecksGate | None
-    ) -> ReviewGate:
-        """The review gate of a run."""
-        surface = ReviewSurface(
-            stage.review, self.repository.diff, self.read_small, self.environment("reviewer", recorder, stop)
-        )
-        role = self.role("reviewer")
-        return ReviewGate(
-            surface,
-            self.runner,
-            role,
-            termination=Termination(stop),
-            budget=lambda: self.budget(work, role),
-            reports=lambda: checks.reports if checks else [],
-        )
-
-    def read_small(self, tree: str, path: str) -> bytes | None:
-        """A file of a tree, None where there is none or it is too large to be quoted."""
-        try:
-            return self.repository.read(tree, path, READ_LIMIT)
-        except ValueError:
-            return None
-
-
-class Either(threading.Event):
-    """Set when it or the other is set: a lost claim stops one life, a signal stops all. Ask with `is_set`."""
-
-    def __init__(self, other: threading.Event) -> None:
-        super().__init__()
-        self._other = other
-
-    def is_set(self) -> bool:
-        """Whether either is set."""
-        return super().is_set() or self._other.is_set()
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """How a life ends: the queue's side, the exit code, one word, and the reason in whole sentences."""
-
-    settlement: Settlement
-    exit: Exit
-    outcome: str
-    reason: str = ""
-    commit: str = ""
 
 
 class Life:
@@ -209,10 +108,11 @@ class Life:
         if reasons := unrunnable(before, item):
             return End(Settlement.HELD, Exit.HELD, "held", "; ".join(reasons) + ". No model was asked")
         result, candidate = self._implement(base, commands)
-        if end := self._unfinished(result, candidate):
+        fetch = f"git fetch '{parts.repository.path}' {self._work_ref}"
+        if end := of_role_run(result, candidate, stopped=self._stop.is_set(), fetch=fetch):
             return end
         results = judge_all(self._gates(checks, commands), Case(item, base, candidate), self._recorder, parts.clock)
-        return self._judged(results[-1]) or self._deliver(candidate)
+        return of_gate(results[-1]) or self._deliver(candidate)
 
     def _implement(self, base: str, commands: tuple[Check, ...]) -> tuple[RoleResult, Candidate]:
         parts, item, clock = self._parts, self._item, self._parts.clock
@@ -252,9 +152,14 @@ class Life:
             return base, ""
         return str(kept[-1]["commit"]), str(ended[-1].data["reason"])
 
+    @property
+    def _work_ref(self) -> str:
+        """The ref of the harness's repository that keeps what this attempt leaves."""
+        return f"refs/harness/work/{self._item.id}/{self._claim.generation}"
+
     def _capture(self, base: str, tree: Path) -> Candidate:
         began = self._parts.clock.monotonic()
-        name = f"refs/harness/work/{self._item.id}/{self._claim.generation}"
+        name = self._work_ref
         candidate = self._parts.repository.capture(base, tree, keep_as=name, message=self._item.title)
         told = {
             "tree": candidate.tree,
@@ -276,38 +181,6 @@ class Life:
         if parts.config.review.enabled:
             gates.append(parts.reviewer(self._for, self._stage, self._recorder, self._stop, judged))
         return gates
-
-    def _unfinished(self, result: RoleResult, candidate: Candidate) -> End | None:
-        why = f"the implementer's run ended {result.ended}: {result.detail}"
-        kept = "" if candidate.empty else f"; its work is kept as {candidate.commit[:12]}"
-        if result.ended is Ended.SUBMITTED and result.submission is not None:
-            if result.submission["outcome"] == "impossible":
-                return End(Settlement.HELD, Exit.HELD, "held", f"declared impossible: {result.submission['summary']}")
-            if candidate.empty:
-                return End(Settlement.FAILED, Exit.FAILED, "no_change", "it was submitted without any change")
-            return None
-        if result.ended is Ended.CANCELLED or self._stop.is_set():
-            return End(Settlement.DEFERRED, Exit.INTERRUPTED, "interrupted", why + kept)
-        if result.ended is Ended.CREDENTIALS:
-            return End(Settlement.DEFERRED, Exit.CREDENTIALS, "inconclusive", why + kept)
-        if result.ended in {Ended.MODEL_FAULT, Ended.SANDBOX_FAULT}:
-            return End(Settlement.DEFERRED, Exit.INCONCLUSIVE, "inconclusive", why + kept)
-        if result.ended.is_limit:
-            return End(Settlement.EXHAUSTED, Exit.LIMIT, "incomplete", why + kept)
-        return End(Settlement.FAILED, Exit.FAILED, "incomplete", why + kept)
-
-    def _judged(self, last: GateResult) -> End | None:
-        reason = f"gate {last.gate}: " + "; ".join(last.reasons)
-        if last.outcome is GateOutcome.PASS:
-            return None
-        if last.outcome is GateOutcome.FAIL:
-            return End(Settlement.FAILED, Exit.FAILED, "gate_failed", reason)
-        if last.outcome is GateOutcome.HOLD:
-            return End(Settlement.HELD, Exit.HELD, "held", reason)
-        exit_ = Exit(last.evidence.get("exit", Exit.INCONCLUSIVE))
-        if exit_ is Exit.LIMIT:
-            return End(Settlement.EXHAUSTED, exit_, "incomplete", reason)
-        return End(Settlement.DEFERRED, exit_, "inconclusive", reason)
 
     def _deliver(self, candidate: Candidate) -> End:
         parts, item = self._parts, self._item

@@ -10,7 +10,7 @@ from typing import Any
 from agent_harness import __version__
 from agent_harness.errors import Exit
 from agent_harness.gates import Case, judge_all
-from agent_harness.pipeline import Parts, Work
+from agent_harness.parts import Parts, Work
 from agent_harness.receipt import build
 from agent_harness.types import Candidate, GateOutcome, Item, ItemState, canonical
 from agent_harness.types.kinds import Kind

@@ -52,6 +52,7 @@ class Progress:
             Kind.SANDBOX_CLOSED: self._sandbox_closed,
             Kind.ROLE_STARTED: self._role_started,
             Kind.ROLE_ENDED: self._role_ended,
+            Kind.MODEL_ASKED: self._asked,
             Kind.MODEL_ANSWERED: self._answered,
             Kind.MODEL_FAILED: self._failed,
             Kind.COMMAND_STARTED: self._command,
@@ -109,6 +110,10 @@ class Progress:
     def _role_started(self, data: Mapping[str, Any]) -> str:
         self._role, self._steps, self._ceiling = data["role"], 0, data["limits"]["steps"]
         return "started" + (", read-only" if data["mode"] == "ro" else "")
+
+    def _asked(self, data: Mapping[str, Any]) -> str:
+        """Said once a role: a first answer may take a while, and nothing else tells who is waited for."""
+        return f"asking {data['model']} by route {data['route']}" if data["call"] == 1 and not self._steps else ""
 
     def _role_ended(self, data: Mapping[str, Any]) -> str:
         return f"{data['ended']}: {data['detail']}" if data["detail"] else str(data["ended"])

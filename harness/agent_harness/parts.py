@@ -1,0 +1,100 @@
+"""What a run is made of, and what it is for. `app` fills it in; pipeline and reviewing work with it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from agent_harness.audit import AuditLog
+from agent_harness.config import Config
+from agent_harness.gates.checks import ChecksGate
+from agent_harness.gates.review import ReviewGate, ReviewSurface
+from agent_harness.guard import Guard, Policy
+from agent_harness.ports import Budget, Clock, Environment, Model, Recorder, RoleRunner, Sandbox, Termination
+from agent_harness.queue import Queue
+from agent_harness.stage import Stage
+from agent_harness.types import Limits, Role
+from agent_harness.workspace import HarnessRepository
+
+READ_LIMIT = 4 << 20
+"""Bytes of a file that a gate or a reviewer's quote is looked up in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a run is for: its id, and the item with its limits where there is one."""
+
+    run: str
+    item: str = ""
+    generation: int = 0
+    limits: Limits | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of. `stage`, `model` and `budget` make a fresh one for each run or role run."""
+
+    config: Config
+    source: str
+    queue: Queue
+    audit: AuditLog
+    clock: Clock
+    repository: HarnessRepository
+    runner: RoleRunner
+    redact: Callable[[str], str]
+    mode: str
+    stage: Callable[[Work, Recorder, threading.Event], Stage]
+    model: Callable[[str, Recorder, threading.Event], Model]
+    budget: Callable[[Work, Role], Budget]
+
+    def role(self, name: str) -> Role:
+        """A role with the limits that the configuration gives it."""
+        role = self.runner.role(name)
+        return replace(role, limits=self.config.role(name).over(role.limits))
+
+    def environment(self, role: str, recorder: Recorder, stop: threading.Event) -> Callable[[Sandbox], Environment]:
+        """Makes a role run's environment around a sandbox."""
+        model = self.model(role, recorder, stop)
+        routes = self.config.routes_of(role)
+        protocol = self.config.routes[routes[0]].protocol if routes else "tools"
+        screen = Guard(Policy(self.config.guard.rules, self.config.guard.allow)).refusal
+        return lambda sandbox: Environment(
+            sandbox, model, recorder, self.clock, self.redact, protocol=protocol, screen=screen
+        )
+
+    def reviewer(
+        self, work: Work, stage: Stage, recorder: Recorder, stop: threading.Event, checks: ChecksGate | None
+    ) -> ReviewGate:
+        """The review gate of a run."""
+        surface = ReviewSurface(
+            stage.review, self.repository.diff, self.read_small, self.environment("reviewer", recorder, stop)
+        )
+        role = self.role("reviewer")
+        return ReviewGate(
+            surface,
+            self.runner,
+            role,
+            termination=Termination(stop),
+            budget=lambda: self.budget(work, role),
+            reports=lambda: checks.reports if checks else [],
+        )
+
+    def read_small(self, tree: str, path: str) -> bytes | None:
+        """A file of a tree, None where there is none or it is too large to be quoted."""
+        try:
+            return self.repository.read(tree, path, READ_LIMIT)
+        except ValueError:
+            return None
+
+
+class Either(threading.Event):
+    """Set when it or the other is set: a lost claim stops one life, a signal stops all. Ask with `is_set`."""
+
+    def __init__(self, other: threading.Event) -> None:
+        super().__init__()
+        self._other = other
+
+    def is_set(self) -> bool:
+        """Whether either is set."""
+        return super().is_set() or self._other.is_set()
