@@ -38,3 +38,4 @@ def test_the_watch_on_a_signal_does_not_die_of_it(tmp_path):
         deadline = threading.Event()
         while not sandbox.closed and not deadline.wait(0.01):
             pass
+    assert sandbox.closed

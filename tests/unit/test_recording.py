@@ -211,8 +211,8 @@ def test_many_threads_write_whole_lines_in_an_order_that_can_be_read(tmp_path):
     [thread.join() for thread in threads]
     replay = ReplayTransport(path)
     for role, calls in (("a", 20), ("b", 10), ("c", 10)):
-        for _ in range(calls):
-            replay.send(ask(USER, role=role), 1)
+        answers = [replay.send(ask(USER, role=role), 1).message.content for _ in range(calls)]
+        assert answers == ["x" * 5000] * calls
 
 
 HEADER = '{"format":"agent-harness recording","version":1}\n'
