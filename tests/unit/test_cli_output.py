@@ -144,6 +144,14 @@ def test_a_command_is_one_line_with_turn_spend_and_time():
     ]
 
 
+def test_who_is_asked_is_said_once_and_never_of_a_recording():
+    asked = (1000, Kind.MODEL_ASKED, {"model": "p/m", "route": "main", "call": 1})
+    live = (0, Kind.RUN_STARTED, {"generation": 1, "base": "HEAD", "mode": "live"})
+    again = (1000, Kind.MODEL_ASKED, {"model": "p/m", "route": "main", "call": 2})
+    assert sum("asking p/m by route main" in line for line in story(live, ROLE, asked, answer(1), again)) == 1
+    assert not any("asking" in line for line in story(STARTED, ROLE, asked, answer(1), again))
+
+
 def test_long_commands_are_cut_and_other_ends_are_named():
     lines = story(
         (0, Kind.COMMAND_STARTED, {"where": "x", "command": "x" * 500}),

@@ -44,7 +44,7 @@ class Progress:
         self._now = 0
         self._nanousd = 0
         self._role, self._steps, self._ceiling = "", 0, 0
-        self._place = "run"
+        self._place, self._replayed = "run", False
         self._commands: dict[str, str] = {}
         self._handlers: dict[str, Callable[[Mapping[str, Any]], str]] = {
             Kind.RUN_STARTED: self._run_started,
@@ -89,6 +89,7 @@ class Progress:
 
     def _run_started(self, data: Mapping[str, Any]) -> str:
         self._began, self._nanousd, self._role, self._place = self._now, 0, "", "run"
+        self._replayed = data["mode"] == "replay"
         note = {
             "replay": "; the answers are recorded: the cost shown was theirs then, nothing is paid now",
             "record": "; the answers are being recorded",
@@ -113,7 +114,8 @@ class Progress:
 
     def _asked(self, data: Mapping[str, Any]) -> str:
         """Said once a role: a first answer may take a while, and nothing else tells who is waited for."""
-        return f"asking {data['model']} by route {data['route']}" if data["call"] == 1 and not self._steps else ""
+        first = data["call"] == 1 and not self._steps and not self._replayed
+        return f"asking {data['model']} by route {data['route']}" if first else ""
 
     def _role_ended(self, data: Mapping[str, Any]) -> str:
         return f"{data['ended']}: {data['detail']}" if data["detail"] else str(data["ended"])
