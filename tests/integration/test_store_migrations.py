@@ -19,8 +19,8 @@ SECOND = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "9999"
+down_revision = "0004"
 
 
 def upgrade():
@@ -34,7 +34,7 @@ def upgrade():
 def next_history(tmp_path):
     folder = tmp_path / "next 100% new"
     shutil.copytree(migrate.HISTORY.folder, folder)
-    (folder / "versions" / "0002_colour.py").write_text(SECOND)
+    (folder / "versions" / "9999_colour.py").write_text(SECOND)
     return migrate.History(folder)
 
 
@@ -106,14 +106,14 @@ def test_an_empty_store_is_upgraded_without_a_copy(tmp_path, next_history):
     Store.open(url).close()
     Store.open(url, history=next_history).close()
     assert list(tmp_path.glob("*backup*")) == []
-    assert rows(tmp_path / "store.db", "SELECT version_num FROM alembic_version") == [("0002",)]
+    assert rows(tmp_path / "store.db", "SELECT version_num FROM alembic_version") == [("9999",)]
 
 
 def test_a_failed_upgrade_leaves_the_old_state(tmp_path, next_history):
     url = f"sqlite:///{tmp_path / 'store.db'}"
     Store.open(url).close()
     before = schema(tmp_path / "store.db")
-    broken = next_history.folder / "versions" / "0002_colour.py"
+    broken = next_history.folder / "versions" / "9999_colour.py"
     broken.write_text(SECOND + "    op.execute('SELECT nonsense FROM nowhere')\n")
     with pytest.raises(StoreFault, match="nowhere"):
         Store.open(url, history=next_history)
@@ -127,7 +127,7 @@ def test_a_newer_store_is_refused_and_left_alone(tmp_path, next_history):
     Store.open(url, history=next_history).close()
     before = schema(tmp_path / "store.db")
     with pytest.raises(
-        StoreFault, match=r"newer agent-harness: it has revision 0002, this version knows up to 0001\. Next: update"
+        StoreFault, match=r"newer agent-harness: it has revision 9999, this version knows up to 0004\. Next: update"
     ):
         Store.open(url)
     assert schema(tmp_path / "store.db") == before

@@ -116,8 +116,8 @@ def test_a_lock_that_is_not_given_back_is_a_fault_in_time(url):
 def test_the_history_is_the_same_and_an_upgrade_is_asked_for(url, tmp_path):
     folder = tmp_path / "next"
     shutil.copytree(migrate.HISTORY.folder, folder)
-    (folder / "versions" / "0002_x.py").write_text(
-        "from alembic import op\nrevision = '0002'\ndown_revision = '0001'\n"
+    (folder / "versions" / "9999_x.py").write_text(
+        "from alembic import op\nrevision = '9999'\ndown_revision = '0004'\n"
         "def upgrade():\n    op.execute('ALTER TABLE item ADD colour text')\n"
     )
     store = Store.open(url)
