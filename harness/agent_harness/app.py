@@ -33,10 +33,10 @@ from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEng
 from agent_harness.queue import Queue
 from agent_harness.receipt import RunReport
 from agent_harness.redact import Redactor
-from agent_harness.reviewing import ReviewReport, review
+from agent_harness.reviewing import review
 from agent_harness.stage import Stage, hold
 from agent_harness.store import Store
-from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, Role, Settlement, Spend
+from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, ReviewReport, Role, Settlement, Spend
 from agent_harness.types.kinds import Kind
 from agent_harness.worker import this_worker
 from agent_harness.workspace import HarnessRepository

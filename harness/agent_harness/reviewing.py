@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 from agent_harness import __version__
@@ -12,24 +11,21 @@ from agent_harness.errors import Exit
 from agent_harness.gates import Case, judge_all
 from agent_harness.parts import Parts, Work
 from agent_harness.receipt import build
-from agent_harness.types import Candidate, GateOutcome, Item, ItemState, canonical
+from agent_harness.types import (
+    JSON,
+    Candidate,
+    GateOutcome,
+    Item,
+    ItemState,
+    Proof,
+    ReviewFinding,
+    ReviewReport,
+    canonical,
+    digest,
+)
 from agent_harness.types.kinds import Kind
 
 NO_ITEM = Item("", "", "", ItemState.CLAIMED, None, None, (), 0, None, None, (), (), 0, 0, 0, 0, "", "", 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewReport:
-    """How a review ended. `findings` are the reviewer's, each with the line that code located for its quote."""
-
-    run: str
-    base: str
-    head: str
-    verdict: str
-    exit: Exit
-    reason: str
-    findings: tuple[dict[str, Any], ...]
-    receipt: dict[str, Any]
 
 
 def review(parts: Parts, work: Work, base_ref: str, head_ref: str, stop: threading.Event) -> ReviewReport:
@@ -55,5 +51,27 @@ def review(parts: Parts, work: Work, base_ref: str, head_ref: str, stop: threadi
     receipt = canonical(build(parts.audit.events(run=work.run)))
     recorder.event(Kind.RECEIPT_ISSUED, {}, {"receipt": receipt})
     recorder.event(Kind.RUN_ENDED, {"outcome": verdict, "exit": int(exit_), "reason": reason})
-    findings = tuple(submission.get("findings", ()))
-    return ReviewReport(work.run, base, head, verdict, exit_, reason, findings, json.loads(receipt))
+    return ReviewReport(
+        run=work.run,
+        base=base,
+        head=head,
+        verdict=verdict,
+        exit=int(exit_),
+        reason=reason,
+        summary=parts.redact(str(submission.get("summary", ""))),
+        findings=tuple(_finding(one) for one in submission.get("findings", ())),
+        receipt=json.loads(receipt),
+    )
+
+
+def _finding(one: JSON) -> ReviewFinding:
+    texts: dict[str, Any] = {name: str(one.get(name, "")) for name in ("title", "body", "severity", "path", "side", "quote")}
+    return ReviewFinding(
+        **texts,
+        kind=str(one.get("kind", "")),
+        line=one["line"],
+        end_line=one["end_line"],
+        proof=Proof.VERIFIED,
+        blocking=bool(one["blocking"]),
+        fingerprint=digest(canonical(texts))[7:39],
+    )

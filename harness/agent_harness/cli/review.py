@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +17,7 @@ from agent_harness.cli.run import Record, Replay, code, need_recording
 from agent_harness.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from agent_harness.app import ReviewReport
+    from agent_harness.types import ReviewFinding, ReviewReport
 
 
 class Severity(StrEnum):
@@ -60,10 +60,11 @@ def review(
 
 
 def judged(report: ReviewReport, fail_on: Severity | None) -> Exit:
-    """The exit code: the verdict's own, or by severity. An inconclusive review never passes."""
+    """The exit code: the verdict's own, or by severity. An inconclusive review never passes, and what is not
+    verified, or is waived, fails nothing."""
     if fail_on is None or report.exit not in {Exit.OK, Exit.FAILED}:
-        return report.exit
-    return Exit.FAILED if any(one["severity"] <= fail_on for one in report.findings) else Exit.OK
+        return Exit(report.exit)
+    return Exit.FAILED if any(one.counts and one.severity <= fail_on for one in report.findings) else Exit.OK
 
 
 def shown(report: ReviewReport) -> str:
@@ -73,11 +74,10 @@ def shown(report: ReviewReport) -> str:
     return "\n".join(one for one in lines if one)
 
 
-def finding(one: dict[str, Any]) -> list[str]:
+def finding(one: ReviewFinding) -> list[str]:
     """One finding: where, what, and the words it is about."""
-    quoted = [f"    > {text}" for text in str(one["quote"]).splitlines()]
-    where = f"{one['path']}:{one['line']}" if "line" in one else str(one["path"])
-    return ["", f"{one['severity']} {where}: {line(one['title'])}", *quoted, f"    {line(one['body'])}"]
+    quoted = [f"    > {text}" for text in one.quote.splitlines()]
+    return ["", f"{one.severity} {one.path}:{one.line}: {line(one.title)}", *quoted, f"    {line(one.body)}"]
 
 
 def of_commit(ref: str) -> Callable[[Path], bytes | None]:

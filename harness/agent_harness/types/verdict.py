@@ -61,6 +61,11 @@ class ReviewFinding:
     disposition: Disposition = Disposition.NEW
     waiver: str = ""
 
+    @property
+    def counts(self) -> bool:
+        """Whether a severity gate may heed it: code stands behind it, nobody waived it, the change brought it."""
+        return self.proof is not Proof.UNVERIFIED and self.disposition is not Disposition.WAIVED and not self.demoted
+
 
 @dataclass(frozen=True, slots=True)
 class ReviewClaim:
