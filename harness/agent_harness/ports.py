@@ -206,7 +206,8 @@ def unscreened(command: str) -> str:
 class Environment:
     """What a role run works with. `redact` is applied to every text before it enters the history. `protocol` is
     the model route's way of asking for tools: `tools` (its own tool calls) or `text` (fenced blocks). `screen`
-    says why a command is not run at all, for the model to read; empty where it may run."""
+    says why a command is not run at all, for the model to read; empty where it may run. When a history has more than
+    `history_chars`, old observations in it are elided (0: never)."""
 
     sandbox: Sandbox
     model: Model
@@ -214,6 +215,7 @@ class Environment:
     clock: Clock
     redact: Callable[[str], str]
     observation_bytes: int = 16 << 10
+    history_chars: int = 160_000
     protocol: str = "tools"
     screen: Callable[[str], str] = unscreened
 

@@ -13,10 +13,11 @@ from agent_harness.types import Command, Ended, Finish, Message, ModelRequest, R
 from agent_harness.types.kinds import Kind
 from agent_harness_roles import edits
 from agent_harness_roles.definition import Validate
+from agent_harness_roles.elision import LEAST, Elision
 from agent_harness_roles.evidence import Evidence, Shown
 from agent_harness_roles.history import HistoryCheck
 from agent_harness_roles.loopguard import STOP, WARN, LoopGuard
-from agent_harness_roles.observe import clean, seen
+from agent_harness_roles.observe import Seen, clean, seen
 from agent_harness_roles.replies import ReplyReader
 from agent_harness_roles.tools import Toolbox
 
@@ -58,8 +59,9 @@ class RunHost:
         self._specs = () if self._text else tools.specs
         self._spent_before = run.budget.spent().steps
         self._history, self._guard, self._evidence = HistoryCheck(), LoopGuard(), Evidence()
+        self._elision = Elision(run.environment.history_chars)
         self._refused_submissions, self._steps_told = 0, False
-        self._tools: dict[str, Callable[[dict[str, Any]], str]] = {
+        self._tools: dict[str, Callable[[dict[str, Any]], str | Seen]] = {
             "bash": self._bash,
             "edit": self._edit,
             "submit": self._submit,
@@ -73,7 +75,7 @@ class RunHost:
         self._check_open()
         self._history.check(history)
         role = self._run.role
-        request = ModelRequest(role.name, tuple(history), self._specs, role.limits.tokens)
+        request = ModelRequest(role.name, self._elision.view(history), self._specs, role.limits.tokens)
         reply = self._run.environment.model.complete(request, self._run.budget)
         if reply.finish is Finish.FILTERED:
             raise Stop(Ended.REFUSED, "the provider filtered the reply, or the model refused")
@@ -84,16 +86,22 @@ class RunHost:
 
     def act(self, turn: Turn) -> tuple[Sequence[Message], bool]:
         """One result per call, in order. What ends the run is kept, and the calls after it are told so."""
-        texts = [_NOT_RUN if self._over else self._carry_out(call) for call in turn.calls]
-        if not self._over:
-            texts[-1] += self._notes(turn.calls, texts)
-        return self.reader.results(turn.calls, texts), self._over
+        texts, briefs = [], []
+        for call in turn.calls:
+            told = _NOT_RUN if self._over else self._carry_out(call)
+            texts.append(told if isinstance(told, str) else told.text)
+            briefs.append(told if isinstance(told, str) else told.brief(_action(call)))
+        notes = "" if self._over else self._notes(turn.calls, texts)
+        texts[-1], briefs[-1] = texts[-1] + notes, briefs[-1] + notes
+        results = self.reader.results(turn.calls, texts)
+        self._elision.note(results, self.reader.results(turn.calls, briefs))
+        return results, self._over
 
     @property
     def _over(self) -> bool:
         return self.submission is not None or self.stopped is not None
 
-    def _carry_out(self, call: ToolCall) -> str:
+    def _carry_out(self, call: ToolCall) -> str | Seen:
         try:
             return self._tools[call.name](json.loads(call.arguments))
         except Stop as stop:
@@ -125,7 +133,7 @@ class RunHost:
         if self._run.budget.seconds_left() <= 0:
             raise Stop(Ended.LIMIT_SECONDS, "the time for this run is over")
 
-    def _bash(self, arguments: dict[str, Any]) -> str:
+    def _bash(self, arguments: dict[str, Any]) -> str | Seen:
         self._check_open()
         environment, role = self._run.environment, self._run.role
         script = arguments["command"]
@@ -136,7 +144,7 @@ class RunHost:
         timeout_s = float(min(arguments.get("timeout_s", most), most))
         where = {"where": self._run.role_run}
         environment.recorder.event(Kind.COMMAND_STARTED, {**where, "command": script})
-        result = environment.sandbox.execute(Command(script, timeout_s, keep=environment.observation_bytes))
+        result = environment.sandbox.execute(Command(script, timeout_s, keep=environment.observation_bytes, save=LEAST))
         observed = seen(result, timeout_s, environment.redact, environment.observation_bytes)
         data = {
             **where,
@@ -147,7 +155,7 @@ class RunHost:
         }
         event = environment.recorder.event(Kind.COMMAND_ENDED, data, {"output": observed.output})
         self._evidence.commands.append(Shown(event.seq, script, observed.output, result.ok))
-        return observed.text
+        return observed
 
     def _edit(self, arguments: dict[str, Any]) -> str:
         self._check_open()

@@ -9,14 +9,18 @@ from agent_harness.types import digest
 
 WARN, STOP = 3, 6
 _LONGEST_CIRCLE = 3
-_DURATION = re.compile(r"\b\d+(?:\.\d+)?\s?(?:s|ms|sec|seconds?|minutes?)\b")
+_VARIES = re.compile(
+    r"\b\d+(?:\.\d+)?\s?(?:s|ms|sec|seconds?|minutes?)\b|\b\d\d:\d\d:\d\d(?:[.,]\d+)?|\b0x[0-9a-f]{6,}\b"
+    r"|\d+ bytes cut; whole output: \S+"
+)
+"""What no two runs of one command have in common: durations, times of day, addresses, our own name of the file."""
 _WAITS = re.compile(r"^\s*(?:sleep|tail|wait)\b")
 
 
 class LoopGuard:
     """Counts how often in a row the same turn, or the same circle of up to three turns, was seen.
 
-    A turn is its actions with what they showed; durations are left out of it, so that a test run repeated for
+    A turn is its actions with what they showed; what varies by itself is left out, so that a test run repeated for
     nothing counts. A command that only waits is compared exactly: waiting while something moves is no circle."""
 
     def __init__(self) -> None:
@@ -26,7 +30,7 @@ class LoopGuard:
         """Note a turn; returns how many times in a row it, or a circle it closes, has been seen (1: new)."""
         shown = "\0".join(observations)
         if not any(_WAITS.match(action) for action in actions):
-            shown = _DURATION.sub("", shown)
+            shown = _VARIES.sub("", shown)
         self._turns.append(digest("\0".join(actions) + "\1" + shown))
         del self._turns[: -_LONGEST_CIRCLE * STOP]
         return max(self._repeats(size) for size in range(1, _LONGEST_CIRCLE + 1))

@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent_harness.types import CommandEnd, CommandResult
+from agent_harness.types.text import clean, is_clean
 
-_ANSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]?[0-~]")
-"""Colours and cursor moves. Of the sequences that carry text (titles, links) only the frame goes: whatever could be
-swallowed with them, a reviewer would not see."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+__all__ = ["Seen", "clean", "is_clean", "seen"]
+
 _LINE_EDGE = 4096  # how far the edge of a gap is taken back to a line's end, so that no half of a secret stays
+_LONG_LINE = 500  # a line up to so long is not broken at the edge of what is shown
+_COMMAND = 80  # characters of a command in the line that stands for its output
 _BARE_EDGE = 1024  # taken off where there is no line's end so near
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An observation: `status` says how the command ended, `output` what it printed (cut where it says so)."""
+    """An observation: `status` says how the command ended, `output` what it printed (cut where it says so): `size`
+    bytes in all, kept whole in the file `saved_to` where there is one."""
 
     status: str
     output: str
+    size: int = 0
+    saved_to: str = ""
 
     @property
     def text(self) -> str:
         """What goes into the history."""
         return f"[{self.status}]\n{self.output}" if self.output.strip() else f"[{self.status}, no output]"
 
-
-def clean(text: str) -> str:
-    """Text that every provider takes: no escape sequences, no control characters but newline and tab, no lone
-    surrogates. CR LF and a lone CR become a newline."""
-    if "\x1b" in text or "\x9b" in text:
-        text = _ANSI.sub("", text)
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROL.sub(lambda found: "\ufffd" if found[0] >= "\ud800" else "", text)
-
-
-def is_clean(text: str) -> bool:
-    """Whether `clean` would leave the text as it is."""
-    return not _CONTROL.search(text)
+    def brief(self, command: str) -> str:
+        """One line that stands for it once it is old; the whole text where no file has it."""
+        if not self.saved_to:
+            return self.text
+        first = clean(" ".join(command.split()))
+        shown = first if len(first) <= _COMMAND else first[: _COMMAND - 1] + "…"
+        return f"[{self.status}; {self.size} bytes elided: the output of `{shown}` is in {self.saved_to}]"
 
 
 def seen(result: CommandResult, timeout_s: float, redact: Callable[[str], str], limit: int) -> Seen:
@@ -50,20 +46,29 @@ def seen(result: CommandResult, timeout_s: float, redact: Callable[[str], str], 
     def tidy(raw: bytes) -> bytes:
         return redact(clean(raw.decode("utf-8", "replace"))).encode()
 
+    def observed(output: str) -> Seen:
+        return Seen(_status(result, timeout_s), output, result.total_bytes, result.saved_to)
+
     if result.cut_bytes <= 0:
         whole = tidy(result.head + result.tail)
         if len(whole) <= limit:
-            return Seen(_status(result, timeout_s), whole.decode())
+            return observed(whole.decode())
         head, tail, cut = whole, whole, len(whole)
     else:
         kept_head, kept_tail = _without_edge(result.head, -1), _without_edge(result.tail, 1)
         cut = result.total_bytes - len(kept_head) - len(kept_tail)
         head, tail = tidy(kept_head), tidy(kept_tail)
         if len(head) + len(tail) <= limit:
-            return Seen(_status(result, timeout_s), _joined(head, tail, cut, result.saved_to))
+            return observed(_joined(head, tail, cut, result.saved_to))
         cut += len(head) + len(tail)
-    head, tail = head[: limit // 5], tail[-(limit - limit // 5) :]
-    return Seen(_status(result, timeout_s), _joined(head, tail, cut - len(head) - len(tail), result.saved_to))
+    head, tail = _lines(head[: limit // 5], tail[-(limit - limit // 5) :])
+    return observed(_joined(head, tail, cut - len(head) - len(tail), result.saved_to))
+
+
+def _lines(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
+    """Both without the half of a line at the gap, whose place moves with the width of a duration before it."""
+    end, begin = head.rfind(b"\n", max(0, len(head) - _LONG_LINE)) + 1, tail.find(b"\n", 0, _LONG_LINE) + 1
+    return head[: end or None], tail[begin:]
 
 
 def _without_edge(raw: bytes, side: int) -> bytes:

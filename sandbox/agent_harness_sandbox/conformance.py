@@ -186,6 +186,8 @@ def test_output_is_cut_only_past_the_cap_and_says_so(make_sandbox: MakeSandbox) 
     box = make_sandbox()
     whole = box.run("head -c 1000 /dev/zero", keep=1000)
     assert (whole.head, whole.cut_bytes, whole.saved_to) == (bytes(1000), 0, "")
+    kept = box.run("head -c 1000 /dev/zero", keep=1000, save=999)
+    assert (kept.head, kept.cut_bytes, box.text(f"stat -c %s {kept.saved_to}")) == (bytes(1000), 0, "1000")
     over = box.run("head -c 1001 /dev/zero", keep=1000)
     assert (over.total_bytes, over.cut_bytes, len(over.head)) == (1001, 1, 200)
     script = "for i in $(seq 5000); do echo test_$i PASSED; [ $i != 2500 ] || echo needle; done"
@@ -349,7 +351,7 @@ def test_room_to_build_and_run(make_sandbox: MakeSandbox) -> None:
 def test_read_only_is_the_kernels(make_sandbox: MakeSandbox) -> None:
     """Every way of writing is refused and the tree does not move (case 104)."""
     box = make_sandbox(files={"f": b"1\n", "d/g": b"2\n"}, mode=Mode.RO)
-    before = _digest(box.tree)
+    before = digest(box.tree)
     writes = (
         "touch x; echo x >f; echo x >>d/g; rm -rf f d; mv f y; mkdir e; ln f h; ln -s f s; chmod 777 f; "
         "sed -i s/1/3/ f; touch -d 2001-01-01 f; git init -q .; mkfifo p; "
@@ -368,19 +370,19 @@ def test_read_only_is_the_kernels(make_sandbox: MakeSandbox) -> None:
     with pytest.raises(PermissionError):
         box.sandbox.write_file("new/file", b"x")
     assert box.sandbox.read_file("d/g", 10) == b"2\n"
-    assert _digest(box.tree) == before
+    assert digest(box.tree) == before
 
 
 def test_the_sandbox_itself_leaves_no_trace(make_sandbox: MakeSandbox) -> None:
     """Starting, probing and running puts nothing into the tree (case 106)."""
     box = make_sandbox(files={"m.py": b"x = 1\n", "test_m.py": b"import m\ndef test(): assert m.x == 1\n"})
-    before = _digest(box.tree)
+    before = digest(box.tree)
     box.alive()
     box.text(f"{PYTHON} -c 'import m, test_m'")
-    assert _digest(box.tree) == before
+    assert digest(box.tree) == before
 
 
-def _digest(tree: Path) -> str:
+def digest(tree: Path) -> str:
     lines = []
     for path in sorted(tree.rglob("*")):
         found = path.lstat()

@@ -199,6 +199,7 @@ class DockerSandbox:
             "timeout": min(command.timeout_s, LONGEST_S),
             "idle": min(command.idle_s, LONGEST_S),
             "keep": keep,
+            "save": command.save,
         }
         script = command.script.encode("utf-8", "surrogateescape" if _escaped(command.script) else "replace")
         head, body = self._ask(request, script, seconds=min(command.timeout_s, LONGEST_S) + GRACE_S, most=2 * keep)

@@ -48,24 +48,24 @@ class Broken(Exception):
 
 
 class Output:
-    """One command's output: the first fifth and the last four fifths of `keep` bytes, all of it in a file when cut."""
+    """One command's output: the first fifth and the last four fifths of `keep` bytes, all in a file past `save`."""
 
-    def __init__(self, keep: int, folder: Folder) -> None:
-        self.keep, self.folder = keep, folder
+    def __init__(self, keep: int, folder: Folder, save: int | None = None) -> None:
+        self.keep, self.folder, self.save = keep, folder, keep if save is None else min(save, keep)
         self.head_size = keep // 5
         self.tail_size = keep - self.head_size
         self.total = 0
         self.head = bytearray()
         self.tail = bytearray()
-        self.cut = False
+        self.saved = False
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes; memory stays below three times `keep` and a chunk."""
         self.total += len(data)
-        if self.cut:
+        if self.saved:
             self.folder.append(data)
-        elif self.total > self.keep:
-            self.cut = True
+        elif self.total > self.save:
+            self.saved = True
             self.folder.begin(bytes(self.head + self.tail), data)
         room = self.head_size - len(self.head)
         if room > 0:
@@ -77,7 +77,7 @@ class Output:
 
     def ends(self) -> tuple[bytes, bytes]:
         """Head and tail; all in the head when nothing was cut."""
-        if not self.cut:
+        if self.total <= self.keep:
             return bytes(self.head + self.tail), b""
         return bytes(self.head), bytes(self.tail[max(0, len(self.tail) - self.tail_size) :])
 
@@ -284,7 +284,7 @@ class Server:
     def run(self, request: Request, body: bytes) -> Answer:
         """Run one script to its end, its deadline, or its silence; then end whatever it left behind."""
         begun = time.monotonic()
-        output = Output(int(request["keep"]), self.folder)
+        output = Output(int(request["keep"]), self.folder, request.get("save"))
         kills = self._kills()
         read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         os.set_blocking(write, True)
@@ -312,7 +312,7 @@ class Server:
             "head": len(head),
             "total": output.total,
             "seconds": time.monotonic() - begun,
-            "saved": self.folder.finish() if output.cut else "",
+            "saved": self.folder.finish() if output.saved else "",
         }, head + tail
 
     def _spawn(self, request: Request, script: bytes, write: int) -> int:

@@ -210,7 +210,7 @@ class ShellChannel:
     def _run(self, head: dict[str, Any], script: bytes) -> Answer:
         begun = self._heard = time.monotonic()
         spool = Spool(max(self._save // 2, 1))
-        output = Output(int(head["keep"]), cast("Folder", spool))
+        output = Output(int(head["keep"]), cast("Folder", spool), head.get("save"))
         deadline, idle = begun + float(head["timeout"]), float(head["idle"])
 
         env = [f"{name}={value}" for name, value in head["env"].items()]
@@ -233,7 +233,7 @@ class ShellChannel:
             "head": len(first),
             "total": output.total,
             "seconds": time.monotonic() - begun,
-            "saved": self._keep(spool.bytes()) if output.cut else "",
+            "saved": self._keep(spool.bytes()) if output.saved else "",
         }, first + last
 
     def _stopped(self, nonce: bytes) -> str | None:

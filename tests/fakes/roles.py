@@ -57,6 +57,7 @@ class RoleKit:
     protocol: str = "tools"
     screen: Callable[[str], str] = unscreened
     observation_bytes: int = 16 << 10
+    history_chars: int = 160_000
     folders: Path | None = None
     sandbox: FakeSandbox = field(init=False)
     model: FakeModel = field(init=False)
@@ -75,6 +76,7 @@ class RoleKit:
             self.clock,
             self.redact,
             observation_bytes=self.observation_bytes,
+            history_chars=self.history_chars,
             protocol=self.protocol,
             screen=self.screen,
         )

@@ -89,7 +89,7 @@ def test_head_and_tail_are_the_ends_of_what_came(tmp_path, total, step):
     head, tail = output.ends()
     assert output.total == total
     if total <= 100:
-        assert (head, tail, output.cut) == (data, b"", False)
+        assert (head, tail, output.saved) == (data, b"", False)
     else:
         assert (head, tail) == (data[:20], data[-80:])
         saved = output.folder.finish()

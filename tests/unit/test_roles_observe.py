@@ -42,7 +42,14 @@ def test_a_long_log_keeps_its_summary_and_names_what_was_cut():
     assert "1 failed, 4999 passed" in observed.output
     cut = int(observed.output.split("[... ")[1].split(" bytes cut")[0])
     kept = len(observed.output.encode())
-    assert abs(len(log) - cut - 4000) <= 2 and kept < 4200
+    assert 4000 - 2 * len("test_4999 PASSED") < len(log) - cut <= 4000 and kept < 4200
+    assert set(observed.output.splitlines()) - set(log.splitlines()) == {observed.output.splitlines()[-cut_at(observed)]}
+
+
+def cut_at(observed) -> int:
+    """Which line from the end tells of the cut: all others stood in the output."""
+    lines = observed.output.splitlines()
+    return len(lines) - next(n for n, line in enumerate(lines) if line.startswith("[... "))
 
 
 def test_an_output_of_exactly_the_limit_is_not_cut():

@@ -1,8 +1,9 @@
 """Whether two texts differ in more than what differs between any two runs.
 
 What is set equal, in this order: temporary paths; dates and times; durations; memory addresses; uuids; ids of hex
-digits (containers, commits made inside the sandbox: 7 digits or more, letters and digits both); process ids. Nothing
-else: a changed file, count, test name or message is a difference.
+digits (containers, commits made inside the sandbox: 7 digits or more, letters and digits both); process ids; how many
+bytes of an output are not shown (the width of a duration is among them). Nothing else: a changed file, count, test
+name or message is a difference.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ VOLATILE: tuple[tuple[str, str], ...] = (
     (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<id>"),
     (r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}\b", "<id>"),
     (r"(?i)\bpid[ =:]{1,2}\d+\b", "<pid>"),
+    (r"\b\d+ bytes(?= cut; | elided: )", "<size>"),
 )
 """Pattern and what stands for it. Recordings are compared by this list, so a change of it is a change of behaviour."""
 

@@ -118,6 +118,8 @@ class Command:
     idle_s: float = 0.0
     keep: int = 64 << 10
     """Bytes of output brought back (head and tail); the rest is counted, and kept in a file inside."""
+    save: int | None = None
+    """Outputs longer than this are kept in a file too; those that are cut always are."""
 
 
 class CommandEnd(StrEnum):
@@ -141,7 +143,7 @@ class CommandResult:
     total_bytes: int
     seconds: float
     saved_to: str = ""
-    """Path inside the sandbox of the whole (capped) output when it was cut, else empty."""
+    """Path inside the sandbox of the whole (capped) output when it was cut or past `save`, else empty."""
 
     @property
     def cut_bytes(self) -> int:
