@@ -108,7 +108,7 @@ def checked(rng: random.Random, data: bytes, side: str, hunks: list[Hunk]) -> tu
     except LookupError:
         assert times != 1, (quote, data)
         return 0, 1
-    inner = [n for n in range(first, last + 1)]
+    inner = list(range(first, last + 1))
     while bare != quote and inner and not lines[inner[0]]:
         inner.pop(0)
     while bare != quote and inner and not lines[inner[-1]]:

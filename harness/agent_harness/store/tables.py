@@ -37,27 +37,29 @@ METADATA = MetaData(
 _STATES = "'ready', 'claimed', 'delivering', 'held', 'blocked', 'done', 'failed', 'exhausted', 'cancelled'"
 _ACTIVE = "state IN ('claimed', 'delivering')"
 
+
+def _texts(*names: str) -> list[Column[str]]:
+    return [Column(name, Text, nullable=False) for name in names]
+
+
+def _numbers(*names: str, big: bool = True) -> list[Column[int]]:
+    return [Column(name, BigInteger if big else Integer, nullable=False) for name in names]
+
+
 ITEM = Table(
     "item",
     METADATA,
     Column("id", Text, primary_key=True),
     Column("key", Text, unique=True),
-    Column("payload", Text, nullable=False),  # what the person queued, as JSON
-    Column("state", Text, nullable=False),
-    Column("priority", Integer, nullable=False),
+    *_texts("payload", "state"),  # payload: what the person queued, as JSON
+    *_numbers("priority", big=False),
     Column("position", BigInteger, nullable=False, unique=True),  # order of arrival
-    Column("not_before_ms", BigInteger, nullable=False),
-    Column("generation", BigInteger, nullable=False),  # only ever grows
-    Column("token", Text, nullable=False),  # of the newest claim; empty when its rights were taken away
-    Column("run", Text, nullable=False),
-    Column("worker", Text, nullable=False),
-    Column("expires_ms", BigInteger, nullable=False),
-    Column("failures", Integer, nullable=False),
-    Column("losses", Integer, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("feedback", Text, nullable=False),
-    Column("created_ms", BigInteger, nullable=False),
-    Column("updated_ms", BigInteger, nullable=False),
+    *_numbers("not_before_ms", "generation"),  # the generation only ever grows
+    *_texts("token", "run", "worker"),  # of the newest claim; no token when its rights were taken away
+    *_numbers("expires_ms"),
+    *_numbers("failures", "losses", big=False),
+    *_texts("reason", "feedback"),
+    *_numbers("created_ms", "updated_ms"),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
 )
 Index(
@@ -78,15 +80,28 @@ DEPENDENCY = Table(
     Column("ordinal", Integer, nullable=False),  # as the person wrote them
 )
 
+WANTED = Table(  # a dependency on a key that no item has yet
+    "wanted",
+    METADATA,
+    Column("item", Text, ForeignKey("item.id"), primary_key=True),
+    Column("key", Text, primary_key=True, index=True),
+    Column("ordinal", Integer, nullable=False),
+)
+
+ANSWER = Table(
+    "answer",
+    METADATA,
+    Column("item", Text, ForeignKey("item.id"), primary_key=True),
+    Column("digest", Text, nullable=False),  # of a body in `blob`
+)
+
 ATTEMPT = Table(
     "attempt",
     METADATA,
     Column("item", Text, ForeignKey("item.id"), primary_key=True),
     Column("generation", BigInteger, primary_key=True),
-    Column("token", Text, nullable=False),
-    Column("run", Text, nullable=False),
-    Column("worker", Text, nullable=False),
-    Column("started_ms", BigInteger, nullable=False),
+    *_texts("token", "run", "worker"),
+    *_numbers("started_ms"),
     Column("ended_ms", BigInteger),
     Column("outcome", Text),  # a settlement, or `lost`
 )
@@ -95,11 +110,8 @@ EVENT = Table(
     "event",
     METADATA,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
-    Column("at_ms", BigInteger, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("item", Text, nullable=False),
-    Column("run", Text, nullable=False),
-    Column("data", Text, nullable=False),  # canonical JSON
+    *_numbers("at_ms"),
+    *_texts("kind", "item", "run", "data"),  # data: canonical JSON
     Column("leaf", String(64), nullable=False),
     Index(None, "item", "seq"),
     Index(None, "run", "seq"),
@@ -109,17 +121,44 @@ BLOB = Table(
     "blob",
     METADATA,
     Column("digest", Text, primary_key=True),
-    Column("size", BigInteger, nullable=False),
+    *_numbers("size"),
     Column("content", LargeBinary, nullable=False),  # zlib
+)
+
+VERDICT = Table(
+    "verdict",
+    METADATA,
+    Column("key", Text, primary_key=True),  # digest of all that the verdict depends on
+    Column("target", Text, nullable=False),  # what the change was made to, as the person named it
+    Column("head", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("report", Text, nullable=False),  # JSON, as it was before waivers
+    Index(None, "target", "at_ms"),
 )
 
 AUDIT_HEAD = Table(
     "audit_head",
     METADATA,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("size", BigInteger, nullable=False),
-    Column("peaks", Text, nullable=False),  # hexadecimal, largest subtree first, separated by spaces
+    *_numbers("size"),
+    *_texts("peaks"),  # hexadecimal, largest subtree first, separated by spaces
     CheckConstraint("id = 1", name="single"),
+)
+
+BUDGET = Table(
+    "budget",
+    METADATA,
+    Column("scope", Text, primary_key=True),  # an item's id; empty for the project
+    Column("period", Text, primary_key=True),  # the project's day, month or `ever`; empty for items
+    *_numbers("steps", "tokens", "nanousd", "ms"),  # what is spent and what is held, together
+)
+
+RESERVATION = Table(
+    "reservation",
+    METADATA,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    *_texts("item", "period", "worker", "run"),
+    *_numbers("steps", "tokens", "nanousd", "at_ms"),
 )
 
 VERSION = Table(

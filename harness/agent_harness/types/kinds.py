@@ -16,7 +16,7 @@ class Kind(StrEnum):
     ITEM_CLAIMED = "item.claimed"  # generation, worker
     ITEM_STATE = "item.state"  # old, new, reason (every other move of an item)
 
-    RUN_STARTED = "run.started"  # generation, base, source, mode (live|record|replay|dry), config (digest), version
+    RUN_STARTED = "run.started"  # generation, base, source, mode (live|record|replay|dry), config, version, purpose?
     RUN_ENDED = "run.ended"  # outcome, exit, reason, seconds
 
     WORKSPACE_READY = "workspace.ready"  # base, start (the base, or kept work that is gone on with), seconds
@@ -26,6 +26,7 @@ class Kind(StrEnum):
     SANDBOX_CLOSED = "sandbox.closed"  # purpose, container
 
     ROLE_STARTED = "role.started"  # role, role_run, mode, prompts {name: digest}, limits {steps,tokens,nanousd,seconds}
+    ROLE_SUBMITTED = "role.submitted"  # where, round, submission (body: what was accepted, before and after the story)
     ROLE_ENDED = "role.ended"  # role, role_run, ended, detail, steps, tokens, nanousd, seconds, submission? (body)
 
     MODEL_ASKED = "model.asked"  # role, call, route, model, history, worst {..}, request (digest), messages [digests]
@@ -40,8 +41,14 @@ class Kind(StrEnum):
 
     CANDIDATE_CAPTURED = "candidate.captured"  # tree, commit, files, refusals, ignored, seconds
 
+    ANSWER_GIVEN = "answer.given"  # base, answer (body digest)
+
     GATE_STARTED = "gate.started"  # gate, tree
     GATE_JUDGED = "gate.judged"  # gate, tree, outcome, reasons, seconds, evidence (body)
+
+    REVIEW_JUDGED = (
+        "review.judged"  # verdict, blind, told (the word after the story, or ""), findings, proofs {..}, remembered
+    )
 
     RECEIPT_ISSUED = "receipt.issued"  # receipt (body digest)
     DELIVERY_INTENDED = "delivery.intended"  # target, old, new, tree

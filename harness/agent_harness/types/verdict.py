@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from agent_harness.types.base import JSON
@@ -100,3 +100,27 @@ class ReviewReport:
     remembered: bool = False
     """The stored verdict of the same inputs; no model was asked."""
     receipt: JSON = field(default_factory=dict)
+
+    def as_json(self) -> JSON:
+        """The report as plain data without its receipt; `from_json` reads it back."""
+        return {name: value for name, value in asdict(self).items() if name != "receipt"}
+
+    @staticmethod
+    def from_json(data: JSON) -> ReviewReport:
+        """A report from what `as_json` gave."""
+        findings = tuple(
+            ReviewFinding(
+                **{
+                    **one,
+                    "proof": Proof(one["proof"]),
+                    "disposition": Disposition(one["disposition"]),
+                    "evidence": tuple(one["evidence"]),
+                }
+            )
+            for one in data["findings"]
+        )
+        claims = tuple(
+            ReviewClaim(one["statement"], Support(one["support"]), one["why"], tuple(one["evidence"]))
+            for one in data["claims"]
+        )
+        return ReviewReport(**{**data, "findings": findings, "claims": claims, "unseen": tuple(data["unseen"])})

@@ -1,8 +1,26 @@
-"""What an item is delivered as, and what it was imported from."""
+"""Dependencies on items that are not queued yet, and the answers that items ended in."""
+
+import sqlalchemy as sa
+from alembic import op
 
 revision = "0004"
 down_revision = "0003"
 
 
 def upgrade() -> None:
-    pass
+    op.create_table(
+        "wanted",
+        sa.Column("item", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("ordinal", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("item", "key", name="pk_wanted"),
+        sa.ForeignKeyConstraint(["item"], ["item.id"], name="fk_wanted_item_item"),
+    )
+    op.create_index("ix_wanted_key", "wanted", ["key"])
+    op.create_table(
+        "answer",
+        sa.Column("item", sa.Text(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("item", name="pk_answer"),
+        sa.ForeignKeyConstraint(["item"], ["item.id"], name="fk_answer_item_item"),
+    )
