@@ -1,7 +1,7 @@
 import pytest
 
 from agent_harness.errors import ClaimLost, UsageError
-from agent_harness.types import Allowance, Check, CheckKind, ItemState, Limits, NewItem, Settlement
+from agent_harness.types import Allowance, Check, CheckKind, Deliverable, ItemState, Limits, NewItem, Settlement
 from fakes.queues import SECRET, Desk, quick_folder
 
 S = ItemState
@@ -369,3 +369,55 @@ def test_a_refused_event_undoes_the_move(desk):
         desk.queue.settle(claim, Settlement.DONE, reason="ok")
     desk.audit.redact = str
     assert desk.queue.get("a").state is S.CLAIMED
+
+
+def test_a_dependency_that_is_not_queued_blocks_until_it_is(desk):
+    early = desk.queue.add(NewItem("b", "", id="b", needs=("plan#a",)))[0]
+    assert (early.state, early.missing, early.reason) == (S.BLOCKED, ("plan#a",), "waits for plan#a (not queued)")
+    assert desk.queue.retry("b").state is S.BLOCKED
+    desk.queue.add(NewItem("a", "", id="a", key="plan#a"))
+    assert desk.queue.get("b").reason == "waits for a (ready)"
+    desk.queue.settle(desk.claim(item="a"), Settlement.DONE, reason="")
+    assert desk.queue.get("b").state is S.READY
+
+
+def test_what_comes_done_lets_the_waiting_go_on_and_is_never_claimed(desk):
+    desk.queue.add(NewItem("b", "", id="b", needs=("plan#a",)))
+    done = desk.queue.add(NewItem("a", "", key="plan#a", done=True))[0]
+    assert (done.state, done.reason) == (S.DONE, "imported as done")
+    assert desk.queue.get("b").state is S.READY
+    assert desk.claim().item.id == "b"
+    assert desk.queue.claim("elsewhere/boot/1/1/x", "run-2") is None
+
+
+def test_a_cycle_through_what_waited_is_refused_with_its_path(desk):
+    desk.queue.add(NewItem("b", "", id="b", key="plan#b", needs=("plan#a",)))
+    desk.add("c", depends_on=("b",))
+    with pytest.raises(UsageError, match=r"a -> c -> b -> a|c -> b -> a -> c|b -> a -> c -> b"):
+        desk.queue.add(NewItem("a", "", id="a", key="plan#a", depends_on=("c",)))
+    assert [one.id for one in desk.queue.items()] == ["b", "c"]
+    with pytest.raises(UsageError, match="x -> x"):
+        desk.queue.add(NewItem("x", "", id="x", key="k", needs=("k",)))
+
+
+def test_a_person_declares_an_item_done(desk):
+    desk.add("a")
+    desk.add("b", depends_on=("a",))
+    claim = desk.claim(item="a")
+    with pytest.raises(UsageError, match="it is claimed"):
+        desk.queue.finish("a", "seen")
+    desk.queue.settle(claim, Settlement.HELD, reason="asks")
+    assert (desk.queue.finish("a", f"seen {SECRET}").state, SECRET in desk.queue.get("a").reason) == (S.DONE, False)
+    assert desk.queue.get("b").state is S.READY
+    with pytest.raises(ClaimLost):
+        desk.queue.settle(claim, Settlement.FAILED, reason="late")
+    with pytest.raises(UsageError, match="it is done"):
+        desk.queue.finish("a", "again")
+
+
+def test_an_answer_is_stored_with_the_settlement_of_the_claim_that_holds(desk):
+    desk.add("a", deliverable=Deliverable.ANSWER)
+    claim = desk.claim()
+    assert claim.item.deliverable is Deliverable.ANSWER
+    item = desk.queue.settle(claim, Settlement.DONE, reason="answered", answer="sha256:x")
+    assert item.answer == desk.queue.items()[0].answer == "sha256:x"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
@@ -11,13 +12,18 @@ from agent_harness.audit import AuditLog
 from agent_harness.errors import UsageError
 from agent_harness.queue.drafts import check_cycles, new_id
 from agent_harness.queue.rows import payload
-from agent_harness.store.tables import DEPENDENCY, ITEM
+from agent_harness.store.tables import DEPENDENCY, ITEM, WANTED
 from agent_harness.types import ItemState, NewItem
 from agent_harness.types.kinds import Kind
 
+IMPORTED = "imported as done"
 
-def insert(tx: Connection, audit: AuditLog, drafts: Sequence[NewItem], now_ms: int) -> list[tuple[str, bool]]:
-    """Store the drafts that are new; returns each one's id, and False where its key was known already."""
+
+def insert(
+    tx: Connection, audit: AuditLog, drafts: Sequence[NewItem], now_ms: int
+) -> tuple[list[tuple[str, bool]], list[str]]:
+    """Store the drafts that are new; returns each one's id, and False where its key was known already; and the ids of
+    items that had waited for one of them to be queued."""
     placed: list[tuple[str, bool]] = []
     fresh: dict[str, NewItem] = {}
     keys: dict[str, str] = {}
@@ -30,21 +36,56 @@ def insert(tx: Connection, audit: AuditLog, drafts: Sequence[NewItem], now_ms: i
             placed.append((known, True))
         else:
             placed.append((known, False))
+    fresh = {item: _keyed(tx, draft, keys) for item, draft in fresh.items()}
     states = _states(tx, fresh)
-    check_cycles({item: draft.depends_on for item, draft in fresh.items()})
+    waiters = _waiters(tx, keys)
+    _check_cycles(tx, fresh, waiters)
     for item, draft in fresh.items():
-        waits = any(states.get(need) != ItemState.DONE for need in draft.depends_on)
-        _insert_item(tx, draft, ItemState.BLOCKED if waits else ItemState.READY, now_ms)
-        data = {"title": draft.title, "state": ItemState.BLOCKED if waits else ItemState.READY}
+        waits = draft.needs or any(states.get(need) != ItemState.DONE for need in draft.depends_on)
+        state = ItemState.DONE if draft.done else ItemState.BLOCKED if waits else ItemState.READY
+        _insert_item(tx, draft, state, now_ms)
+        data = {"title": draft.title, "state": state}
         audit.append(Kind.ITEM_QUEUED, data | ({"key": draft.key} if draft.key else {}), item=item, tx=tx)
     edges = [
         {"item": item, "needs": need, "ordinal": ordinal}
         for item, draft in fresh.items()
         for ordinal, need in enumerate(draft.depends_on)
     ]
-    if edges:
+    if edges := edges + waiters:
         tx.execute(DEPENDENCY.insert(), edges)
-    return placed
+    wanted = [
+        {"item": item, "key": key, "ordinal": len(draft.depends_on) + ordinal}
+        for item, draft in fresh.items()
+        for ordinal, key in enumerate(draft.needs)
+    ]
+    if wanted:
+        tx.execute(WANTED.insert(), wanted)
+    if waiters:
+        tx.execute(WANTED.delete().where(WANTED.c.key.in_(keys)))
+    return placed, [edge["item"] for edge in waiters]
+
+
+def _keyed(tx: Connection, draft: NewItem, keys: dict[str, str]) -> NewItem:
+    """The draft with each key it needs turned into the id of the item that has it, where there is one."""
+    found = {key: keys.get(key) or _known(tx, key) for key in draft.needs}
+    ids = dict.fromkeys([*draft.depends_on, *(item for item in found.values() if item)])
+    return replace(draft, depends_on=tuple(ids), needs=tuple(key for key, item in found.items() if not item))
+
+
+def _waiters(tx: Connection, keys: dict[str, str]) -> list[dict[str, Any]]:
+    """The dependencies on the new items of those that wait for their keys."""
+    rows = tx.execute(select(WANTED).where(WANTED.c.key.in_(keys))).all() if keys else []
+    return [{"item": row.item, "needs": keys[row.key], "ordinal": row.ordinal} for row in rows]
+
+
+def _check_cycles(tx: Connection, fresh: dict[str, NewItem], waiters: list[dict[str, Any]]) -> None:
+    """Old items matter only where one of them waits for a new one: before that nothing leads from old to new."""
+    needs = {item: list(draft.depends_on) for item, draft in fresh.items()}
+    if waiters:
+        edges = [(row.item, row.needs) for row in tx.execute(select(DEPENDENCY))]
+        for item, need in edges + [(one["item"], one["needs"]) for one in waiters]:
+            needs.setdefault(item, []).append(need)
+    check_cycles(needs)
 
 
 def _known(tx: Connection, key: str | None) -> str | None:
@@ -98,7 +139,7 @@ def _insert_item(tx: Connection, draft: NewItem, state: ItemState, now_ms: int) 
             expires_ms=0,
             failures=0,
             losses=0,
-            reason="",
+            reason=IMPORTED if draft.done else "",
             feedback="",
             created_ms=now_ms,
             updated_ms=now_ms,

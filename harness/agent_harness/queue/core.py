@@ -22,7 +22,7 @@ from agent_harness.queue.drafts import clean, plain
 from agent_harness.queue.reaper import Reaper
 from agent_harness.queue.rows import load
 from agent_harness.store import Store
-from agent_harness.store.tables import ATTEMPT, DEPENDENCY, ITEM
+from agent_harness.store.tables import ANSWER, ATTEMPT, DEPENDENCY, ITEM, WANTED
 from agent_harness.types import Claim, Item, ItemState, NewItem, Settlement
 from agent_harness.types.kinds import Kind
 
@@ -69,7 +69,10 @@ class Queue:
         """Queue all or none. They may depend on each other, in any order, by the ids given. Raises UsageError."""
         drafts = [clean(one, self._audit.redact) for one in new]
         with self._store.write() as tx:
-            placed = adding.insert(tx, self._audit, drafts, self._now(tx))
+            placed, waited = adding.insert(tx, self._audit, drafts, self._now(tx))
+            for row in (self._row(tx, item) for item in waited):
+                if row.state == ItemState.BLOCKED and not self._waits(tx, row.id):
+                    self._move(tx, row, ItemState.READY, "what it waited for is done", reason=row.reason)
             return [(self._load(tx, item), added) for item, added in placed]
 
     def get(self, item: str) -> Item:
@@ -97,6 +100,19 @@ class Queue:
                 raise UsageError(f"the item {item} cannot be retried", why=f"it is {row.state}")
             state = ItemState.BLOCKED if self._waits(tx, item) else ItemState.READY
             self._move(tx, row, state, "retried", token="", failures=0, losses=0, not_before_ms=0, reason=row.reason)
+            return self._load(tx, item)
+
+    def finish(self, item: str, why: str) -> Item:
+        """Take a person's word that an item is done; it is not run (again), and what waited for it goes on.
+
+        Raises UsageError for one that is done, or that a worker has."""
+        with self._store.write() as tx:
+            row = self._row(tx, item)
+            if row.state in (*_ACTIVE, ItemState.DONE):
+                raise UsageError(f"the item {item} cannot be declared done", why=f"it is {row.state}")
+            reason = plain(self._audit.redact(f"declared done: {why}"))
+            self._move(tx, row, ItemState.DONE, reason, token="", generation=row.generation + 1)
+            self._unblock(tx, item)
             return self._load(tx, item)
 
     def cancel(self, item: str) -> Item:
@@ -167,13 +183,21 @@ class Queue:
                 self._move(tx, row, ItemState.DELIVERING, "delivery begins", expires_ms=expires)
 
     def settle(
-        self, claim: Claim, settlement: Settlement, *, reason: str, feedback: str = "", not_before_ms: int = 0
+        self,
+        claim: Claim,
+        settlement: Settlement,
+        *,
+        reason: str,
+        feedback: str = "",
+        not_before_ms: int = 0,
+        answer: str = "",
     ) -> Item:
         """End an attempt; returns the item as it is then. Raises ClaimLost.
 
         FAILED counts, and leaves the item ready while it has attempts left. DEFERRED counts nothing, and leaves it
         ready from `not_before_ms` on. HELD keeps the claim's rights until somebody retries or cancels the item.
-        `feedback` is for the next attempt; without any, an end that judged nothing keeps what was there.
+        `feedback` is for the next attempt; without any, an end that judged nothing keeps what was there. `answer` is
+        the digest of what the item ended in.
         """
         clear = self._audit.redact
         reason, feedback = plain(clear(reason)), plain(clear(feedback))
@@ -192,6 +216,8 @@ class Queue:
                 values["not_before_ms"] = not_before_ms
             self._move(tx, row, state, reason, **values)
             self._end_attempt(tx, row, settlement)
+            if answer:
+                tx.execute(ANSWER.insert().values(item=row.id, digest=answer))
             if state is ItemState.DONE:
                 self._unblock(tx, claim.item.id)
             return self._load(tx, claim.item.id)
@@ -276,7 +302,8 @@ class Queue:
             .join(DEPENDENCY, DEPENDENCY.c.needs == ITEM.c.id)
             .where(DEPENDENCY.c.item == item, ITEM.c.state != ItemState.DONE.value)
         )
-        return bool(tx.execute(select(exists(open_ones))).scalar_one())
+        wanted = select(WANTED.c.key).where(WANTED.c.item == item)
+        return bool(tx.execute(select(exists(open_ones) | exists(wanted))).scalar_one())
 
     def _row(self, tx: Connection, item: str) -> Any:
         row = tx.execute(select(ITEM).where(ITEM.c.id == item)).one_or_none()

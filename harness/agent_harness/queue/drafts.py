@@ -25,7 +25,7 @@ def clean(new: NewItem, redact: Callable[[str], str]) -> NewItem:
     if abs(new.priority) > _MAX_PRIORITY:
         raise UsageError(f"the priority {new.priority} is out of range", why=f"it goes to {_MAX_PRIORITY} either way")
     commands = [check.command for check in new.checks or ()]
-    for text in (*commands, *new.allow_paths, *new.depends_on, new.key or "", new.base or "", new.id or ""):
+    for text in (*commands, *new.allow_paths, *new.depends_on, *new.needs, new.key or "", new.base or "", new.id or ""):
         if redact(text) != text:  # these are used as they are: a redacted command would fail, and nobody knew why
             raise UsageError(
                 f"a secret stands in {redact(text)!r}",
@@ -36,6 +36,7 @@ def clean(new: NewItem, redact: Callable[[str], str]) -> NewItem:
         title=plain(redact(" ".join(new.title.split()))),
         brief=plain(redact(new.brief)),
         depends_on=tuple(dict.fromkeys(new.depends_on)),
+        needs=tuple(dict.fromkeys(new.needs)),
     )
 
 

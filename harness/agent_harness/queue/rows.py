@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from agent_harness.store.tables import DEPENDENCY, ITEM
-from agent_harness.types import Allowance, Check, CheckKind, Item, ItemState, Limits, NewItem, canonical
+from agent_harness.store.tables import ANSWER, DEPENDENCY, ITEM, WANTED
+from agent_harness.types import Allowance, Check, CheckKind, Deliverable, Item, ItemState, Limits, NewItem, canonical
 
 
 def payload(new: NewItem) -> str:
@@ -25,6 +25,7 @@ def payload(new: NewItem) -> str:
             "base": new.base,
             "allow": list(new.allow),
             "allow_paths": list(new.allow_paths),
+            "deliverable": new.deliverable.value,
         }
     )
 
@@ -32,24 +33,30 @@ def payload(new: NewItem) -> str:
 def load(tx: Connection, rows: Iterable[Any]) -> list[Item]:
     """The items of these rows. A blocked one's reason names what it waits for now."""
     rows = list(rows)
-    needs = defaultdict(list)
+    needs, missing = defaultdict(list), defaultdict(list)
     query = (
         select(DEPENDENCY.c.item, DEPENDENCY.c.needs, ITEM.c.state)
         .join(ITEM, ITEM.c.id == DEPENDENCY.c.needs)
         .order_by(DEPENDENCY.c.ordinal)
     )
+    wanted, answered = select(WANTED.c.item, WANTED.c.key).order_by(WANTED.c.ordinal), select(ANSWER)
     if len(rows) == 1:
-        query = query.where(DEPENDENCY.c.item == rows[0].id)
+        query, wanted = query.where(DEPENDENCY.c.item == rows[0].id), wanted.where(WANTED.c.item == rows[0].id)
+        answered = answered.where(ANSWER.c.item == rows[0].id)
     for item, need, state in tx.execute(query):
         needs[item].append((need, state))
-    return [_item(row, needs[row.id]) for row in rows]
+    for item, key in tx.execute(wanted):
+        missing[item].append(key)
+    answers = {row.item: row.digest for row in tx.execute(answered)}
+    return [_item(row, needs[row.id], missing[row.id], answers.get(row.id, "")) for row in rows]
 
 
-def _item(row: Any, needs: list[tuple[str, str]]) -> Item:
+def _item(row: Any, needs: list[tuple[str, str]], missing: list[str], answer: str) -> Item:
     fixed = json.loads(row.payload)
     reason = row.reason
     if row.state == ItemState.BLOCKED:
-        reason = "waits for " + ", ".join(f"{need} ({state})" for need, state in needs if state != ItemState.DONE)
+        open_ones = [f"{need} ({state})" for need, state in needs if state != ItemState.DONE]
+        reason = "waits for " + ", ".join([*open_ones, *(f"{key} (not queued)" for key in missing)])
     return Item(
         id=row.id,
         title=fixed["title"],
@@ -71,6 +78,9 @@ def _item(row: Any, needs: list[tuple[str, str]]) -> Item:
         feedback=row.feedback,
         created_ms=row.created_ms,
         updated_ms=row.updated_ms,
+        deliverable=Deliverable(fixed.get("deliverable", Deliverable.CHANGE)),
+        missing=tuple(missing),
+        answer=answer,
     )
 
 

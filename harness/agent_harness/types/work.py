@@ -22,6 +22,13 @@ class ItemState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Deliverable(StrEnum):
+    """What an item ends in: a change that every gate passed, or a cited answer that changes nothing."""
+
+    CHANGE = "change"
+    ANSWER = "answer"
+
+
 class Allowance(StrEnum):
     """What an item may ask for that would otherwise stop its delivery."""
 
@@ -76,7 +83,10 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class NewItem:
-    """What a person queues. `checks`, `limits` of None mean the project's own."""
+    """What a person queues. `checks`, `limits` of None mean the project's own.
+
+    `needs` are keys of items it depends on beside `depends_on`: one that is not queued keeps it blocked until it is.
+    One that is `done` is never run."""
 
     title: str
     brief: str
@@ -89,6 +99,9 @@ class NewItem:
     allow: tuple[Allowance, ...] = ()
     allow_paths: tuple[str, ...] = ()
     id: str | None = None
+    deliverable: Deliverable = Deliverable.CHANGE
+    needs: tuple[str, ...] = ()
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +128,11 @@ class Item:
     feedback: str
     created_ms: int
     updated_ms: int
+    deliverable: Deliverable = Deliverable.CHANGE
+    missing: tuple[str, ...] = ()
+    """Keys it waits for that no item has."""
+    answer: str = ""
+    """The digest of the answer it ended in."""
 
     @property
     def branch(self) -> str:
