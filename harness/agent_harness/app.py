@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agent_harness.audit import AuditLog
-from agent_harness.budget import Budget, Ledger
+from agent_harness.budget import Budget
 from agent_harness.clock import SystemClock
 from agent_harness.config import Config, check_ready
 from agent_harness.delivery import trailers
@@ -27,24 +27,21 @@ from agent_harness.models.pricing import PriceTable
 from agent_harness.models.recording import RecordingTransport, ReplayTransport
 from agent_harness.models.routes import Rate
 from agent_harness.parts import Parts, Work
+from agent_harness.passes import Ask, ReviewPlan, judge, plan
 from agent_harness.pipeline import AUDIT_TRAILER, DELIVERED, Life
 from agent_harness.place import Place
 from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEngine, Transport, Warmable
 from agent_harness.queue import Queue
 from agent_harness.receipt import RunReport
 from agent_harness.redact import Redactor
-from agent_harness.reviewing import review
+from agent_harness.spending import Spending
 from agent_harness.stage import Stage, hold
 from agent_harness.store import Store
-from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, ReviewReport, Role, Settlement, Spend
-from agent_harness.types.kinds import Kind
+from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, ReviewReport, Role, Settlement
 from agent_harness.worker import this_worker
 from agent_harness.workspace import HarnessRepository
 
 __all__ = ["App", "DryRun", "ReviewReport"]
-
-AUTOMATIC = frozenset({ItemState.CLAIMED, ItemState.DELIVERING, ItemState.BLOCKED})
-"""States from which an item becomes ready by itself; from any other it was a person who asked for a retry."""
 
 PLUGINS = "agent_harness.{}"
 """Entry point groups: `agent_harness.engine`, `.loop`, `.runner`, `.transport`."""
@@ -101,8 +98,7 @@ class App:
         self._record = record
         self.mode = "replay" if replay else "record" if record else "live"
         self._prices = PriceTable.load()
-        self._ledger = Ledger(self.clock)
-        self._budgets: dict[str, Budget] = {}
+        self.spending = Spending(self.store, self.clock, config.budget, paid=replay is None)
 
     @classmethod
     def open(cls, config: Config, root: Path, *, record: Path | None = None, replay: Path | None = None) -> Self:
@@ -158,6 +154,7 @@ class App:
         if (self.queue.get(item).state if item else ItemState.READY) is not ItemState.READY or not self._waiting():
             raise self._nothing(item)
         self._ready(self._roles())
+        self.spending.need_room()
         self._clear_up()
         reports: list[RunReport] = []
         while not cancelled.is_set():
@@ -165,7 +162,8 @@ class App:
             if claim is None:
                 break
             reports.append(self._live(claim, cancelled))
-            if not until_empty or reports[-1].exit in {Exit.CREDENTIALS, Exit.AUDIT, Exit.INTERRUPTED}:
+            over = reports[-1].exit in {Exit.CREDENTIALS, Exit.AUDIT, Exit.INTERRUPTED} or self.spending.closed_ms
+            if not until_empty or over:
                 break
         if not reports:
             raise self._nothing(item)
@@ -175,6 +173,8 @@ class App:
         """Remove what dead workers left: containers and checkouts."""
         if gone := self.engine.reap():
             logger().info("removed containers of dead workers", containers=gone)
+        if calls := self.spending.recover():
+            logger().info("charged calls of dead workers at their worst case", calls=calls)
         if gone := Stage.clear(self._state / "trees"):
             logger().info("removed checkouts of dead workers", runs=gone)
 
@@ -239,6 +239,7 @@ class App:
             stage=self._stage,
             model=self._model,
             budget=self._budget,
+            closed_ms=lambda: self.spending.closed_ms,
         )
 
     def _stage(self, work: Work, recorder: Recorder, stop: threading.Event) -> Stage:
@@ -277,36 +278,7 @@ class App:
         return RecordingTransport(made, self._record, self.redact) if self._record else made
 
     def _budget(self, work: Work, role: Role) -> Budget:
-        """A role run's budget, inside its item's, inside the project's."""
-        if work.run not in self._budgets:
-            limits = work.limits or self.config.limits.limits
-            scope, before = (
-                f"item {work.item}" if work.item else "review",
-                self.spent_on(work.item) if work.item else Spend(),
-            )
-            self._budgets[work.run] = self._ledger.child(scope, limits, spent=before)
-        return self._budgets[work.run].child(f"role {role.name}", role.limits)
-
-    def spent_on(self, item: str) -> Spend:
-        """What an item's attempts have used since a person last asked for a retry: its ceilings span them all. A call
-        without an end (its worker was killed) counts as the most it could have been."""
-        spent = Spend()
-        open_calls: dict[tuple[str, str, int], Spend] = {}
-        kinds = [Kind.ITEM_STATE, Kind.MODEL_ASKED, Kind.MODEL_ANSWERED, Kind.MODEL_FAILED]
-        for event in self.audit.events(item=item, kinds=kinds):
-            data = event.data
-            if event.kind == Kind.ITEM_STATE:
-                if data["new"] == ItemState.READY and data["old"] not in AUTOMATIC:
-                    spent = Spend()
-                    open_calls.clear()
-            elif event.kind == Kind.MODEL_ASKED:
-                open_calls[event.run, data["role"], data["call"]] = Spend(**data["worst"])
-            else:
-                open_calls.pop((event.run, data["role"], data["call"]), None)
-                usage = data.get("usage", {})
-                tokens = usage.get("input", 0) + usage.get("output", 0)
-                spent += Spend(int(event.kind == Kind.MODEL_ANSWERED), tokens, data.get("nanousd", 0))
-        return sum(open_calls.values(), spent)
+        return self.spending.budget(work.run, work.item, work.limits or self.config.limits.limits, role)
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -332,7 +304,7 @@ class App:
             problems=tuple(unrunnable(reports, chosen)),
             routes={role: self.config.routes_of(role) for role in self._roles()},
             limits=limits,
-            worst_nanousd=max(0, limits.nanousd - self.spent_on(chosen.id).nanousd),
+            worst_nanousd=max(0, limits.nanousd - self.spending.spent_on(chosen.id).nanousd),
         )
 
     @contextmanager
@@ -343,12 +315,18 @@ class App:
         finally:
             stage.close()
 
-    def review(self, base: str, head: str, listen: Callable[[Event], None], cancelled: threading.Event) -> ReviewReport:
-        """Judge what `head` changes since it left `base`, with no queue."""
+    def review(self, ask: Ask, listen: Callable[[Event], None], cancelled: threading.Event) -> ReviewReport:
+        """Judge a change, with no queue."""
         self.audit.subscribe(listen)
         self._ready(("reviewer",))
+        self.spending.need_room()
         self._clear_up()
-        return review(self._parts(), Work(new_run()), base, head, cancelled)
+        return judge(self._parts(), ask, new_run, cancelled)
+
+    def plan_review(self, ask: Ask) -> ReviewPlan:
+        """What `review` would do and the most it could cost; no model call, nothing recorded."""
+        self._ready(("reviewer",))
+        return plan(self._parts(), ask)
 
     def doctor(self, fix: bool) -> list[Finding]:
         """Every property of the sandbox, tried. `fix` builds the own image and pulls others first where missing."""

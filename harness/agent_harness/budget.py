@@ -1,125 +1,118 @@
 """Budgets: nested ceilings that hold, also for runs in parallel.
 
 A call's worst case is reserved before it is made and what it really used is charged after. A reservation must fit
-into the budget and into every budget above it, looked at under one lock for the whole tree. Seconds are not
-reserved: they pass by themselves, from the moment a budget is made, by the monotonic clock.
+into the budget and into every budget above it; where one of them refuses, none has taken anything. These objects
+belong to one process; the topmost is a `spending.Purse`, whose figures stand in the store. Seconds are not reserved:
+they pass by themselves, from the moment a budget is made, by the monotonic clock.
 """
-
-# ruff: noqa: SLF001  (the budgets of one tree are one thing)
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
+from typing import Protocol
 
 from agent_harness.errors import ConfigError, LimitReached
 from agent_harness.ports import Clock
 from agent_harness.types import Limits, Spend, dollars
 
-_UNBOUNDED = Limits(1 << 62, 1 << 62, 1 << 62, math.inf)
+
+class Above(Protocol):
+    """What a budget asks of the one that it stands in."""
+
+    def reserve(self, worst: Spend) -> int:
+        """As `ports.Budget.reserve`."""
+        ...
+
+    def settle(self, ticket: int, actual: Spend) -> None:
+        """As `ports.Budget.settle`."""
+
+    def seconds_left(self) -> float:
+        """As `ports.Budget.seconds_left`."""
+        ...
 
 
 class Budget:
-    """One scope's ceilings inside its parent's. Make the root as a `Ledger`, the others by `child`."""
+    """One scope's ceilings, inside those of `above`. Safe for threads."""
 
-    def __init__(self, tree: _Tree, parent: Budget | None, scope: str, limits: Limits, spent: Spend) -> None:
-        _check(scope, limits)
+    def __init__(self, clock: Clock, scope: str, limits: Limits, above: Above | None = None) -> None:
+        check_limits(scope, limits)
         self.scope, self.limits = scope, limits
-        self._tree = tree
-        self._line: tuple[Budget, ...] = (self, *(parent._line if parent else ()))
-        self._spent, self._held = spent, Spend()
-        self._started = tree.clock.monotonic()
+        self._clock, self._above = clock, above
+        self._lock, self._tickets = threading.Lock(), itertools.count(1)
+        self._open: dict[int, tuple[Spend, int]] = {}
+        self._spent, self._held = Spend(), Spend()
+        self._started = clock.monotonic()
 
-    def child(self, scope: str, limits: Limits, *, spent: Spend | None = None) -> Budget:
-        """A budget inside this one. `spent` is what its scope used before (a resumed run); it counts here only,
-        because the parent was charged with it then."""
-        return Budget(self._tree, self, scope, limits, spent or Spend())
+    def child(self, scope: str, limits: Limits) -> Budget:
+        """A budget inside this one."""
+        return Budget(self._clock, scope, limits, self)
 
     def reserve(self, worst: Spend) -> int:
         """Take the worst case of the next call out of this budget and all above it; returns a ticket.
 
         Raises LimitReached, with nothing taken, where any ceiling could be passed or a deadline has."""
-        with self._tree.lock:
-            for budget in self._line:
-                budget._refuse_beyond(worst)
-            for budget in self._line:
-                budget._held += worst
-            return self._tree.open_ticket(self, worst)
+        with self._lock:
+            refuse_beyond(self.scope, self.limits, self._spent + self._held, worst, self._left())
+            outer = self._above.reserve(worst) if self._above else 0
+            ticket = next(self._tickets)
+            self._open[ticket] = worst, outer
+            self._held += worst
+            return ticket
 
     def settle(self, ticket: int, actual: Spend) -> None:
         """Give the reservation back and charge what was used. A second time for one ticket is a ValueError."""
-        with self._tree.lock:
-            worst = self._tree.close_ticket(self, ticket)
-            for budget in self._line:
-                budget._held -= worst
-                budget._spent += actual
+        with self._lock:
+            if ticket not in self._open:
+                raise ValueError(f"ticket {ticket} of {self.scope} is not open")
+            worst, outer = self._open.pop(ticket)
+            self._held -= worst
+            self._spent += actual
+        if self._above:
+            self._above.settle(outer, actual)
 
     def spent(self) -> Spend:
         """What was charged so far, open reservations not counted."""
-        with self._tree.lock:
+        with self._lock:
             return self._spent
 
     def seconds_left(self) -> float:
         """Seconds until the first deadline of this budget and those above it, 0 when passed."""
-        return max(0.0, min(budget._left() for budget in self._line))
+        return max(0.0, min(self._left(), self._above.seconds_left() if self._above else math.inf))
 
     def _left(self) -> float:
-        return self.limits.seconds - (self._tree.clock.monotonic() - self._started)
-
-    def _refuse_beyond(self, worst: Spend) -> None:
-        if self._left() <= 0:
-            raise self._reached("seconds", f"all {self.limits.seconds:g} s have passed")
-        limits, used, after = self.limits, self._spent + self._held, self._spent + self._held + worst
-        if after.steps > limits.steps:
-            raise self._reached("steps", f"{used.steps} of {limits.steps} steps are used")
-        if after.tokens > limits.tokens:
-            text = f"{used.tokens} of {limits.tokens} tokens are used and the next call could take {worst.tokens}"
-            raise self._reached("tokens", text)
-        if after.nanousd > limits.nanousd:
-            text = f"{dollars(used.nanousd)} of {dollars(limits.nanousd)} is used"
-            raise self._reached("spend", f"{text} and the next call could cost {dollars(worst.nanousd)}")
-
-    def _reached(self, limit: str, text: str) -> LimitReached:
-        return LimitReached(
-            limit,
-            self.scope,
-            f"the {limit} limit of {self.scope} is reached: {text}",
-            next=f"raise the {limit} limit of {self.scope}, or split the work",
-        )
+        return self.limits.seconds - (self._clock.monotonic() - self._started)
 
 
-class Ledger(Budget):
-    """The root of a tree of budgets; without limits of its own it only ties them together. `spent` is what was used
-    before this process: a resumed ledger goes on."""
-
-    def __init__(
-        self, clock: Clock, scope: str = "project", limits: Limits | None = None, *, spent: Spend | None = None
-    ) -> None:
-        super().__init__(_Tree(clock), None, scope, limits or _UNBOUNDED, spent or Spend())
+def fits(limits: Limits, spend: Spend) -> bool:
+    """Whether no ceiling but that of time is passed."""
+    return spend.steps <= limits.steps and spend.tokens <= limits.tokens and spend.nanousd <= limits.nanousd
 
 
-class _Tree:
-    """What all budgets of one tree share: the lock, the clock, the open tickets."""
+def refuse_beyond(
+    scope: str, limits: Limits, used: Spend, worst: Spend, seconds_left: float, *, next: str = ""
+) -> None:
+    """Raise LimitReached where `worst` more than what is `used` or held could pass a ceiling."""
+    after = used + worst
+    if seconds_left > 0 and fits(limits, after):
+        return
+    if seconds_left <= 0:
+        reached, text = "seconds", f"all {limits.seconds:g} s have passed"
+    elif after.steps > limits.steps:
+        reached, text = "steps", f"{used.steps} of {limits.steps} steps are used"
+    elif after.tokens > limits.tokens:
+        text = f"{used.tokens} of {limits.tokens} tokens are used and the next call could take {worst.tokens}"
+        reached = "tokens"
+    else:
+        text = f"{dollars(used.nanousd)} of {dollars(limits.nanousd)} is used"
+        reached, text = "spend", f"{text} and the next call could cost {dollars(worst.nanousd)}"
+    what = f"the {reached} limit of {scope} is reached: {text}"
+    raise LimitReached(reached, scope, what, next=next or f"raise the {reached} limit of {scope}, or split the work")
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock, self.lock = clock, threading.Lock()
-        self._open: dict[int, tuple[Budget, Spend]] = {}
-        self._last = 0
 
-    def open_ticket(self, budget: Budget, worst: Spend) -> int:
-        self._last += 1
-        self._open[self._last] = (budget, worst)
-        return self._last
-
-    def close_ticket(self, budget: Budget, ticket: int) -> Spend:
-        owner, worst = self._open.get(ticket, (None, Spend()))
-        if owner is not budget:
-            raise ValueError(f"ticket {ticket} of {budget.scope} is not open")
-        del self._open[ticket]
-        return worst
-
-
-def _check(scope: str, limits: Limits) -> None:
+def check_limits(scope: str, limits: Limits) -> None:
+    """Raise ConfigError for a ceiling that is none."""
     for name in ("steps", "tokens", "nanousd", "seconds"):
         value = getattr(limits, name)
         if not value > 0:

@@ -11,6 +11,8 @@ from agent_harness.config import Config
 from agent_harness.gates.checks import ChecksGate
 from agent_harness.gates.review import ReviewGate, ReviewSurface
 from agent_harness.guard import Guard, Policy
+from agent_harness.models.pricing import PriceTable
+from agent_harness.models.routes import Route, history_chars
 from agent_harness.ports import Budget, Clock, Environment, Model, Recorder, RoleRunner, Sandbox, Termination
 from agent_harness.queue import Queue
 from agent_harness.stage import Stage
@@ -47,6 +49,8 @@ class Parts:
     stage: Callable[[Work, Recorder, threading.Event], Stage]
     model: Callable[[str, Recorder, threading.Event], Model]
     budget: Callable[[Work, Role], Budget]
+    closed_ms: Callable[[], int]
+    """When to try again after the project's budget refused the last call; 0 when it did not."""
 
     def role(self, name: str) -> Role:
         """A role with the limits that the configuration gives it."""
@@ -58,9 +62,18 @@ class Parts:
         model = self.model(role, recorder, stop)
         routes = self.config.routes_of(role)
         protocol = self.config.routes[routes[0]].protocol if routes else "tools"
+        ways = [Route.configured(name, self.config.routes[name]) for name in routes] or [Route("replay", "recorded")]
+        history = history_chars(ways, PriceTable.load())
         screen = Guard(Policy(self.config.guard.rules, self.config.guard.allow)).refusal
         return lambda sandbox: Environment(
-            sandbox, model, recorder, self.clock, self.redact, protocol=protocol, screen=screen
+            sandbox,
+            model,
+            recorder,
+            self.clock,
+            self.redact,
+            protocol=protocol,
+            screen=screen,
+            history_chars=history,
         )
 
     def reviewer(

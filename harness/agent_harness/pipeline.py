@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from agent_harness import __version__
@@ -250,6 +251,8 @@ class Life:
         waits = end.settlement is Settlement.DEFERRED and end.exit is not Exit.INTERRUPTED
         delay_s = random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2 ** min(item.generation, 6))) if waits else 0.0  # noqa: S311
         not_before = parts.clock.now_ms() + int(delay_s * 1000) if waits else 0
+        if end.settlement is Settlement.EXHAUSTED and (closed_ms := parts.closed_ms()):  # the project, not the item
+            end, not_before = replace(end, settlement=Settlement.DEFERRED), closed_ms
         feedback = reason[-FEEDBACK_LIMIT:] if end.settlement is Settlement.FAILED else item.feedback
         parts.queue.settle(self._claim, end.settlement, reason=reason, feedback=feedback, not_before_ms=not_before)
         return RunReport(

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agent_harness.budget import Ledger
+from agent_harness.budget import Budget
 from agent_harness.errors import (
     AuditError,
     Cancelled,
@@ -54,7 +54,7 @@ class Desk:
     def __init__(self, limits: Limits = WIDE, *, stop=None, patience=None, route=None, **routes):
         self.clock, self.recorder = FakeClock(), ListRecorder()
         self.transports = {name: ScriptedTransport(list(steps)) for name, steps in routes.items()}
-        self.budget = Ledger(self.clock).child("run", limits)
+        self.budget = Budget(self.clock, "run", limits)
         self.client = ModelClient(
             [route or Route(name, f"p/{name}", f"http://{name}", price=PRICE) for name in routes],
             lambda route: self.transports[route.name],

@@ -3,6 +3,7 @@
 from agent_harness.config.layers import find_project
 from agent_harness.config.load import Loaded, check_ready, load
 from agent_harness.config.shape import (
+    BudgetSettings,
     Ceilings,
     Config,
     Policy,
@@ -18,6 +19,7 @@ from agent_harness.config.shape import (
 )
 
 __all__ = [
+    "BudgetSettings",
     "Ceilings",
     "Config",
     "Loaded",

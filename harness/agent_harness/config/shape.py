@@ -150,12 +150,29 @@ class ServiceSettings(Section):
 
 
 class Ceilings(Section):
-    """The ceilings of one attempt at an item, all its roles together."""
+    """The ceilings of an item, all its roles and attempts together, until a person retries it; `seconds` of one
+    attempt."""
 
     steps: Whole = 80
     tokens: Whole = 3_000_000
     usd: UsdCeiling = Decimal(5)
     seconds: Number = 3600.0
+
+    @property
+    def limits(self) -> Limits:
+        """The same, as a budget has them."""
+        return Limits(self.steps, self.tokens, nano(self.usd), self.seconds)
+
+
+class BudgetSettings(Section):
+    """The ceilings of all work on this store, by all workers together, per day or month (in UTC) or for ever."""
+
+    per: Annotated[str, PlainValidator(values.one_of("day", "month", "ever"))] = "day"
+    steps: Whole = 20_000
+    tokens: Whole = 500_000_000
+    usd: UsdCeiling = Decimal(200)
+    seconds: Number = 864_000.0
+    """Of every attempt added up: ten workers around the clock."""
 
     @property
     def limits(self) -> Limits:
@@ -202,6 +219,8 @@ class RouteSettings(Section):
     price: PriceSettings | None = None
     max_output_tokens: Whole = 8192
     timeout_s: Number = 300.0
+    history_tokens: Count = 40_000
+    """From about so many on, old outputs are elided (0: never); from half of the model's context on, where that is less."""
     protocol: Protocol = "tools"
     allow_unpriced: Flag = False
 
@@ -251,6 +270,7 @@ class Config(Section):
     sandbox: Sandbox = Sandbox()
     services: dict[str, ServiceSettings] = {}
     limits: Ceilings = Ceilings()
+    budget: BudgetSettings = BudgetSettings()
     roles: dict[str, RoleSettings] = {}
     routes: dict[str, RouteSettings] = {}
     queue: QueueSettings = QueueSettings()

@@ -22,7 +22,7 @@ from agent_harness.queue.drafts import clean, plain
 from agent_harness.queue.reaper import Reaper
 from agent_harness.queue.rows import load
 from agent_harness.store import Store
-from agent_harness.store.tables import ANSWER, ATTEMPT, DEPENDENCY, ITEM, WANTED
+from agent_harness.store.tables import ANSWER, ATTEMPT, BUDGET, DEPENDENCY, ITEM, RESERVATION, WANTED
 from agent_harness.types import Claim, Item, ItemState, NewItem, Settlement
 from agent_harness.types.kinds import Kind
 
@@ -89,7 +89,7 @@ class Queue:
             return load(tx, tx.execute(query))
 
     def retry(self, item: str) -> Item:
-        """Make an item ready (or blocked, by what it depends on) with all its counters at zero.
+        """Make an item ready (or blocked, by what it depends on) with all its counters and its spending at zero.
 
         Its last reason and feedback stay, for the next attempt to read. Whoever held it may write nothing more.
         Raises UsageError for one that is done or being worked on.
@@ -99,6 +99,8 @@ class Queue:
             if row.state not in _RETRIED:
                 raise UsageError(f"the item {item} cannot be retried", why=f"it is {row.state}")
             state = ItemState.BLOCKED if self._waits(tx, item) else ItemState.READY
+            tx.execute(BUDGET.delete().where(BUDGET.c.scope == item))
+            tx.execute(RESERVATION.delete().where(RESERVATION.c.item == item))  # what is settled late, is nobody's
             self._move(tx, row, state, "retried", token="", failures=0, losses=0, not_before_ms=0, reason=row.reason)
             return self._load(tx, item)
 
