@@ -91,6 +91,8 @@ class PriceTable:
     version: str
     digest: str
     prices: Mapping[str, Price]
+    contexts: Mapping[str, int]
+    """Input tokens that a model takes, where that is known."""
 
     @staticmethod
     @cache
@@ -103,8 +105,9 @@ class PriceTable:
         """A table from its bytes. Raises ConfigError."""
         try:
             data = json.loads(raw)
+            contexts = {name: row.pop("context") for name, row in data["models"].items() if "context" in row}
             prices = {name: Price.of(row, f"the price of {name}") for name, row in data["models"].items()}
-            return PriceTable(data["version"], digest(raw), prices)
+            return PriceTable(data["version"], digest(raw), prices, contexts)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError("the price table cannot be read", why=str(error), next="reinstall the package") from None
 

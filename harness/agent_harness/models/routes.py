@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ from agent_harness.ports import Clock
 
 if TYPE_CHECKING:
     from agent_harness.config import RouteSettings
+
+
+_CHARS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class Route:
     price: Price | None = None
     max_output_tokens: int = 8192
     timeout_s: float = 300.0
+    history_tokens: int = 40_000
     allow_unpriced: bool = False
 
     @classmethod
@@ -40,6 +45,7 @@ class Route:
             price=Price.of(usd, f"routes.{name}.price") if usd else None,
             max_output_tokens=settings.max_output_tokens,
             timeout_s=settings.timeout_s,
+            history_tokens=settings.history_tokens,
             allow_unpriced=settings.allow_unpriced,
         )
 
@@ -47,6 +53,13 @@ class Route:
     def endpoint(self) -> str:
         """What a rejection holds for: this key at this server for this model."""
         return f"{self.base_url or ''} {self.model} {self.api_key_env or ''}"
+
+
+def history_chars(routes: Iterable[Route], table: PriceTable) -> int:
+    """Characters of a history from which old outputs in it are elided, for the narrowest of a role's routes; 0: never.
+    A token is taken for four of them, and half of a model's context is left for what that is wrong by."""
+    most = (min(one.history_tokens, table.contexts.get(one.model, 2 * one.history_tokens) // 2) for one in routes)
+    return _CHARS * min(filter(None, most), default=0)
 
 
 @dataclass(frozen=True, slots=True)
