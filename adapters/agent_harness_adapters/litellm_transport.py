@@ -13,11 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from types import SimpleNamespace
 from typing import Any, cast
 
 from agent_harness.errors import CredentialError, ModelFault, ModelFaultKind
 from agent_harness.types import NANO, Finish, Message, ModelRequest, Reply, ToolCall, Usage
+from agent_harness_adapters.dialects import Dialect, specific
 from agent_harness_adapters.provider_faults import Failure, classify, clean, retry_after
+from agent_harness_adapters.wire import Exchange, transport, watch
 
 _NO_KEY = "none"
 """Sent to an endpoint that asks for no key: the client library wants some text."""
@@ -36,10 +39,24 @@ _FINISHES: Mapping[str, Finish] = {
 _INVENTED = {408, 500}
 """Statuses that litellm makes up where no HTTP answer was read."""
 
+_REDIRECTS, _ERRORS = 300, 400
+_SIGNATURE = "__thought__"
+"""litellm hides a thought's signature in the id of a call; it goes back beside it, not in it."""
+
+_GAVE_UP = {504, 524}
+"""Statuses of a gateway that waited no longer: what it asked may go on, and be billed."""
+
 _PREFIXES = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Timeout): |\w+Exception - |LiteLLM: )*")
 
 _MOST_TOKENS, _MOST_USD = 1 << 32, 1_000_000
 """More than one call can use or cost; a figure beyond is not believed."""
+
+_BY_NAME = {
+    "ContextWindowExceededError": "context_length_exceeded",
+    "ContentPolicyViolationError": "content_policy_violation",
+    "BudgetExceededError": "budget_exceeded",
+}
+"""What litellm found out itself and says by the class of its error."""
 
 _NEXT: Mapping[ModelFaultKind, str] = {
     ModelFaultKind.CAP: "raise the account's limit or add a second route",
@@ -60,6 +77,7 @@ class LitellmTransport:
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         self._model, self._base_url, self._key_name, self._redact = model, base_url, api_key_env, redact
+        self._dialect = Dialect(model, base_url)
 
     @staticmethod
     def preload() -> threading.Thread:
@@ -71,14 +89,19 @@ class LitellmTransport:
     def send(self, request: ModelRequest, timeout_s: float) -> Reply:
         """One call, tried once. Raises CredentialError where the key's variable is not set, else ModelFault."""
         key = self._key()
-        litellm = _litellm()
+        litellm, seen = _litellm(), watch()
         fault: ModelFault
         try:
-            answer = litellm.completion(**self._arguments(request, key, timeout_s))
+            switches = self._dialect.switches(request, litellm)
+            answer = litellm.completion(**self._arguments(request, key, timeout_s), **switches)
+            heard = [found for choice in answer.choices or () if (found := getattr(choice, "message", None))]
+            reply = _reply(answer, heard, request, self._model, seen)
+            self._dialect.keep(len(request.messages), reply, heard)
         except _vendor_errors() as error:
-            fault = self._fault(_failure(error), key)
+            fault = self._fault(_failure(error, seen), key)
+            fault.usage = _billed(seen) if seen.reached else Usage()
         else:
-            return _reply(answer, request, self._model)
+            return reply
         raise fault  # outside the handler, so that no vendor error with a key in it hangs on as context
 
     def _key(self) -> str | None:
@@ -96,7 +119,7 @@ class LitellmTransport:
     def _arguments(self, request: ModelRequest, key: str | None, timeout_s: float) -> dict[str, Any]:
         out: dict[str, Any] = {
             "model": self._model,
-            "messages": [_message(message) for message in request.messages],
+            "messages": self._dialect.said([_message(message) for message in request.messages]),
             "max_tokens": request.max_output_tokens,
             "timeout": timeout_s,
             "num_retries": 0,
@@ -141,10 +164,15 @@ class LitellmTransport:
 def _litellm() -> Any:
     """litellm, imported and quiet."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import httpx
     import litellm
 
-    litellm.suppress_debug_info = True
-    return litellm
+    vendor: Any = litellm
+    vendor.suppress_debug_info = True
+    if vendor.client_session is None:
+        vendor.sync_transport = transport()  # for its own clients, and below for those of the openai library
+        vendor.client_session = httpx.Client(transport=vendor.sync_transport)
+    return vendor
 
 
 def _vendor_errors() -> tuple[type[Exception], ...]:
@@ -188,38 +216,40 @@ def _arguments_text(arguments: str) -> str:
     return json.dumps({"not_json": _text(arguments)})
 
 
-def _reply(answer: Any, request: ModelRequest, model: str) -> Reply:
-    """Our Reply from litellm's answer, or ModelFault (malformed) where it holds none."""
-    choices = getattr(answer, "choices", None) or []
-    said = getattr(choices[0], "message", None) if choices else None
-    if said is None:
-        usage = _usage(answer, None, request)
-        raise ModelFault(
-            ModelFaultKind.MALFORMED,
-            "the provider answered without any choice",
-            usage=None if usage.counted else usage,
-        )
-    calls = _calls(getattr(said, "tool_calls", None) or ())
-    refusal = getattr(said, "refusal", None) or _extra(said).get("refusal")
-    content = said.content if isinstance(said.content, str) else ""
-    message = Message("assistant", _text(content or (refusal if isinstance(refusal, str) else "")), calls)
-    native = _extra(choices[0]).get("native_finish_reason")
-    finish = _FINISHES.get(str(choices[0].finish_reason).lower()) or _FINISHES.get(str(native).lower())
-    if finish is None and refusal and not content and not calls:
+def _reply(answer: Any, heard: Sequence[Any], request: ModelRequest, model: str, seen: Exchange) -> Reply:
+    """Our Reply from the messages in litellm's answer. Some providers' text and calls come as a choice each."""
+    if not heard:
+        raise ValueError("the provider answered without any choice")
+    calls = _calls([call for said in heard for call in getattr(said, "tool_calls", None) or ()])
+    texts = [said.content for said in heard if isinstance(said.content, str) and said.content]
+    refusal = next(filter(None, map(_refusal, heard)), "") or _refused_item(seen)
+    finish = next(filter(None, map(_finish, answer.choices)), None)
+    if finish is None and refusal and not texts and not calls:
         finish = Finish.FILTERED
-    usage = _usage(answer, said, request)
     return Reply(
-        message,
+        Message("assistant", _text("\n".join(texts) or refusal), calls),
         finish or (Finish.TOOLS if calls else Finish.STOP),
-        usage,
+        _usage(answer, heard, request),
         str(getattr(answer, "model", None) or model),
         _reported(getattr(getattr(answer, "usage", None), "cost", None)),
     )
 
 
-def _extra(part: Any) -> Mapping[str, Any]:
-    """Fields that litellm puts aside, by its version here or on the part itself."""
-    return getattr(part, "provider_specific_fields", None) or {}
+def _finish(choice: Any) -> Finish | None:
+    native = specific(choice).get("native_finish_reason")
+    return _FINISHES.get(str(choice.finish_reason).lower()) or _FINISHES.get(str(native).lower())
+
+
+def _refusal(said: Any) -> str:
+    found = getattr(said, "refusal", None) or specific(said).get("refusal")
+    return found if isinstance(found, str) else ""
+
+
+def _refused_item(seen: Exchange) -> str:
+    """The refusal in a response object, which litellm drops."""
+    output = seen.json().get("output")
+    parts = [part for item in output or () for part in item.get("content") or ()] if isinstance(output, list) else []
+    return next((str(part["refusal"]) for part in parts if part.get("type") == "refusal" and part.get("refusal")), "")
 
 
 def _calls(given: Sequence[Any]) -> tuple[ToolCall, ...]:
@@ -228,25 +258,25 @@ def _calls(given: Sequence[Any]) -> tuple[ToolCall, ...]:
     for index, call in enumerate(given):
         arguments = call.function.arguments
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-        name = str(call.id or f"call_{index}")
+        name = str(call.id or "").partition(_SIGNATURE)[0] or f"call_{index}"
         while name in out:
             name = f"{name}_{index}"
         out[name] = ToolCall(name, str(call.function.name or ""), _text(text))
     return tuple(out.values())
 
 
-def _usage(answer: Any, said: Any, request: ModelRequest) -> Usage:
+def _usage(answer: Any, heard: Sequence[Any], request: ModelRequest) -> Usage:
     """The provider's usage; where it gives none, an upper bound by bytes, marked as counted."""
     given = getattr(answer, "usage", None)
     details = getattr(given, "prompt_tokens_details", None)
     prompt, output = _whole(given, "prompt_tokens"), _whole(given, "completion_tokens")
     read = _whole(details, "cached_tokens") or _whole(given, "cache_read_input_tokens")
     wrote = _whole(details, "cache_creation_tokens") or _whole(given, "cache_creation_input_tokens")
-    counted = prompt == 0 or (output == 0 and said is not None)
+    counted = prompt == 0 or output == 0
     if counted:
         wire = [[_message(message) for message in request.messages], [str(tool) for tool in request.tools]]
         prompt = prompt or len(json.dumps(wire, ensure_ascii=False).encode("utf-8", "replace"))
-        output = output or min(request.max_output_tokens, _written(said))
+        output = output or min(request.max_output_tokens, sum(map(_written, heard)))
     return Usage(
         prompt,
         output,
@@ -255,6 +285,19 @@ def _usage(answer: Any, said: Any, request: ModelRequest) -> Usage:
         reasoning=_whole(getattr(given, "completion_tokens_details", None), "reasoning_tokens"),
         counted=counted,
     )
+
+
+def _billed(seen: Exchange) -> Usage | None:
+    """The usage in an answer that is none otherwise, in any provider's words; cached input as if it was not."""
+    body = seen.json()
+    told = body.get("usage") or body.get("usageMetadata")
+    given = SimpleNamespace(**told) if isinstance(told, Mapping) else None
+    wrote = _whole(given, "cache_creation_input_tokens")
+    prompt = _whole(given, "prompt_tokens") or _whole(given, "promptTokenCount")
+    prompt = prompt or _whole(given, "input_tokens") + wrote + _whole(given, "cache_read_input_tokens")
+    output = _whole(given, "completion_tokens") or _whole(given, "output_tokens")
+    output = output or _whole(given, "candidatesTokenCount") + _whole(given, "thoughtsTokenCount")
+    return Usage(prompt, output, cache_write=wrote) if prompt else None
 
 
 def _written(said: Any) -> int:
@@ -283,52 +326,51 @@ def _reported(cost: Any) -> int | None:
     return int((exact * NANO).to_integral_value(rounding="ROUND_CEILING")) if fits else None
 
 
-def _failure(error: BaseException) -> Failure:
-    """What litellm's error and the provider's error under it say."""
+def _failure(error: BaseException, seen: Exchange) -> Failure:
+    """What came over the wire; where nothing is known of that, what litellm's error and those under it say."""
     chain = [error]
     while (under := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 5:
         chain.append(under)
-    bodies = [_inner(getattr(each, "body", None)) for each in chain]
+    told = _told(seen)
+    bodies = [told] if told else [_inner(getattr(each, "body", None)) for each in chain]
     statuses = [getattr(each, "status_code", None) for each in chain]
     codes = [str(body[key]) for body in bodies for key in ("code", "type", "status") if body.get(key)]
     codes += [status for status in statuses if isinstance(status, str)]
-    codes += _by_name(error)
-    message = next((str(body["message"]) for body in bodies if body.get("message")), "")
-    headers = next((found for found in map(_headers, chain) if found), {})
+    codes += [code for name, code in _BY_NAME.items() if type(error).__name__ == name]
     whole = [status for status in statuses if isinstance(status, int)]
     status = whole[0] if whole else 200
-    if not headers and status in _INVENTED:
-        status = 200 if "malformed_body" in codes else 0
-    named = tuple(code for code in dict.fromkeys(codes) if not code.isdigit())
-    return Failure(status, named, message or _PREFIXES.sub("", str(error)).partition("Traceback")[0], headers)
+    headers: Mapping[str, str] = next(filter(None, map(_headers, chain)), {})
+    if seen.asked:
+        status, headers = seen.status if seen.whole or seen.status >= _ERRORS else 0, seen.headers
+        unreadable = 0 < status < _REDIRECTS and not (told or codes)
+        codes += ["malformed_body"] if unreadable or status in _GAVE_UP or (seen.lost and not status) else []
+    elif not headers and status in _INVENTED:
+        status = 0
+    message = next(filter(None, map(_words, bodies)), "")
+    message = message or seen.problem or _PREFIXES.sub("", str(error)).partition("Traceback")[0]
+    return Failure(status, tuple(code for code in dict.fromkeys(codes) if not code.isdigit()), message, headers)
+
+
+def _told(seen: Exchange) -> Mapping[str, Any]:
+    """The error object of the answer, none where it has the shape of a success."""
+    body = seen.json()
+    return _inner(body) if seen.status >= _ERRORS or body.get("error") else {}
 
 
 def _inner(body: object) -> Mapping[str, Any]:
-    """The error object of a body, which some send inside another."""
+    """The error object of a body, which some send inside another, or as a text."""
     found = cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
-    inner = found.get("error")
-    return inner if isinstance(inner, Mapping) else found
+    inner = found.get("error") or found.get("detail")
+    return inner if isinstance(inner, Mapping) else {"message": inner} if isinstance(inner, str) else found
+
+
+def _words(body: Mapping[str, Any]) -> str:
+    """What the error says, with the details that tell a burst from a spent quota."""
+    more = body.get("details") or body.get("metadata")
+    return str(body.get("message") or "") + (f" {json.dumps(more)}" if more else "")
 
 
 def _headers(error: BaseException) -> dict[str, str]:
     response = getattr(error, "response", None)
     places = (getattr(response, "headers", None), getattr(error, "litellm_response_headers", None))
     return {str(name): str(value) for headers in places for name, value in (headers or {}).items()}
-
-
-def _by_name(error: BaseException) -> list[str]:
-    """What litellm found out itself and says by the class of its error, or by its words for an unreadable body."""
-    names = {
-        "ContextWindowExceededError": "context_length_exceeded",
-        "ContentPolicyViolationError": "content_policy_violation",
-        "BudgetExceededError": "budget_exceeded",
-    }
-    found = [code for name, code in names.items() if type(error).__name__ == name]
-    unreadable = (
-        "Received response - <",
-        "Empty or invalid response",
-        "Expecting value",
-        "with no 'choices'",
-        "Invalid response object",
-    )
-    return found + (["malformed_body"] if any(words in str(error) for words in unreadable) else [])

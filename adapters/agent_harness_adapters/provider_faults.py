@@ -39,7 +39,8 @@ CODES: tuple[tuple[ModelFaultKind, str], ...] = (
     (_MALFORMED, "malformed_body"),
     (_RETRY, "rate_limit_exceeded rate_limit_error overloaded_error server_error internal_server_error unavailable"),
 )
-"""Exact error codes. `malformed_body` is our own name for an answer that is no chat completion."""
+"""Exact error codes. `malformed_body` is our own name for an answer that nobody can read, or that was cut: it may be
+billed."""
 
 _TOO_LONG = (
     r"maximum context|context (length|window|limit|size)|prompt is too long|input is too long|too many input tokens"
@@ -80,11 +81,12 @@ _STATUSES: Mapping[int, ModelFaultKind] = {
     429: _RETRY,
 }
 
+LONGEST_S = 86_400.0
 _BY_CODE = {code: kind for kind, codes in CODES for code in codes.split()}
 
 
 def classify(failure: Failure) -> ModelFaultKind:
-    """The kind of a failure. What nothing names: 4xx is refused, all else may be tried again."""
+    """The kind of a failure. What nothing names: 3xx and 4xx are refused, all else may be tried again."""
     coded = [kind for code in failure.codes if (kind := _BY_CODE.get(code.lower()))]
     final = next((kind for kind in coded if kind is not _RETRY), None)
     if final is not None:
@@ -95,26 +97,26 @@ def classify(failure: Failure) -> ModelFaultKind:
             return kind
     if coded:
         return _RETRY
-    refused = _REFUSED if 400 <= failure.status < 500 else _RETRY
+    refused = _REFUSED if 300 <= failure.status < 500 else _RETRY
     return _STATUSES.get(failure.status, refused)
 
 
 def retry_after(failure: Failure, now_s: float) -> float | None:
     """Seconds that the provider asks to wait: Retry-After-Ms, Retry-After (seconds or an HTTP date, measured from
-    `now_s` since the epoch), else what its words name. None where it names nothing that can be read."""
+    `now_s` since the epoch), else what its words name. None where it names nothing that can be read. A wish beyond
+    `LONGEST_S` is heard as that: no slip of a provider puts an item away for years."""
     headers = {name.lower(): value.strip() for name, value in (failure.headers or {}).items()}
-    milliseconds = _number(headers.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    wish = headers.get("retry-after", "")
-    seconds = _number(wish)
+    milliseconds, wish = _number(headers.get("retry-after-ms", "")), headers.get("retry-after", "")
+    seconds = milliseconds / 1000 if milliseconds is not None else _number(wish)
     if seconds is None and wish:
         seconds = _until(wish, now_s)
-    return seconds if seconds is not None else _in_words(failure.message)
+    if seconds is None:
+        seconds = _in_words(failure.message)
+    return seconds if seconds is None else min(seconds, LONGEST_S)
 
 
 def _number(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"\d{1,9}(\.\d+)?", text) else None
+    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else None
 
 
 def _until(date: str, now_s: float) -> float | None:
