@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agent_harness.errors import Exit, NothingToDo, UsageError
 from agent_harness.gates import hunks
@@ -51,8 +52,10 @@ class ReviewPlan:
 def judge(parts: Parts, ask: Ask, name: Callable[[], str], stop: threading.Event) -> ReviewReport:
     """Review in as many passes as asked, each with a run of its own. Several never take each other's stored verdict."""
     base, head = resolved(parts, ask)
-    reports = [gated(review(parts, Work(name()), base, head, stop), ask.fail_on) for _ in range(ask.passes)]
-    return agreed(reports) if ask.passes > 1 else reports[0]
+    several = ask.passes > 1
+    told: dict[str, Any] = {"claims": ask.claims, "target": ask.base, "fresh": ask.fresh or several}
+    reports = [gated(review(parts, Work(name()), base, head, stop, **told), ask.fail_on) for _ in range(ask.passes)]
+    return agreed(reports) if several else reports[0]
 
 
 def plan(parts: Parts, ask: Ask) -> ReviewPlan:

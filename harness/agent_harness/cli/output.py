@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, TextIO
 
 from agent_harness.errors import HarnessError
-from agent_harness.types import Item
+from agent_harness.types import Item, Limits, dollars
 
 PROGRAM = "agent-harness"
 
@@ -103,3 +103,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def when(ms: int) -> str:
     """A time for people, UTC, to the second."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def bounds(limits: Limits) -> str:
+    """Limits for people."""
+    return f"{limits.steps} steps, {limits.tokens} tokens, {dollars(limits.nanousd)}, {limits.seconds:g} s"

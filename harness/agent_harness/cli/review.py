@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +16,20 @@ import typer
 
 from agent_harness.cli import signals
 from agent_harness.cli.events import Progress
-from agent_harness.cli.opening import Db, Json, Sets, here, need_repository
-from agent_harness.cli.output import emit, line, say
+from agent_harness.cli.opening import Db, Json, Sets, here, need_repository, text_from
+from agent_harness.cli.output import bounds, emit, put, say
 from agent_harness.cli.run import Record, Replay, code, need_recording
-from agent_harness.errors import Exit, UsageError
+from agent_harness.errors import Exit, HarnessError, UsageError
+from agent_harness.types import ReviewReport, dollars
 
 if TYPE_CHECKING:
-    from agent_harness.types import ReviewFinding, ReviewReport
+    from agent_harness.config import Loaded
+    from agent_harness.git import Git
+    from agent_harness.passes import ReviewPlan
+
+SINKS = "agent_harness.sink"
+Out = tuple[str, Path | None]
+"""A format, and the file it goes to: None is stdout."""
 
 
 class Severity(StrEnum):
@@ -29,13 +41,27 @@ class Severity(StrEnum):
     P3 = "P3"
 
 
-def review(
+def review(  # noqa: PLR0913 - one parameter per option
     *,
     base: Annotated[str, typer.Option(metavar="REF", help="What the change is made to.")] = "HEAD^",
     head: Annotated[str, typer.Option(metavar="REF", help="The change.")] = "HEAD",
+    patch: Annotated[Path | None, typer.Option(metavar="FILE", help="A patch of the base, instead of --head.")] = None,
+    claims: Annotated[
+        str | None, typer.Option(metavar="FILE", help="What the change says of itself, told late; - is stdin.")
+    ] = None,
     fail_on: Annotated[
         Severity | None, typer.Option(help="Fail on findings this grave or graver, instead of on blocking ones.")
     ] = None,
+    format: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FORMAT[=PATH]",
+            help="text, json, markdown, sarif, github, gitlab or junit; to stdout, or to a file. Repeatable.",
+        ),
+    ] = None,
+    passes: Annotated[int, typer.Option(min=1, max=9, help="Independent reviews, made one by agreement.")] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask again, also where the verdict is known.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it could cost at most; ask no model.")] = False,
     record: Record = None,
     replay: Replay = None,
     sets: Sets = None,
@@ -43,55 +69,137 @@ def review(
     as_json: Json = False,
 ) -> int:
     """Judge a diff without a queue. Exit 0 pass, 1 fail, 3 inconclusive; the base configures it, not the head."""
-    from agent_harness.app import App
-    from agent_harness.config import load
-
     need_recording(record, replay)
-    loaded = load(here(), sets=sets or (), db=db, read=of_commit(base))
-    need_repository(loaded.config.source(loaded.root))
-    if loaded.file is None:
-        say(f"no harness.toml in {base}; only the base's own counts: commit it there to have it judge the change")
-        say("in force: defaults, the user's file, environment and flags")
-    with App.open(loaded.config, loaded.root, record=record, replay=replay) as app, signals.cancelling() as cancelled:
-        report = app.review(base, head, Progress(), cancelled)
-    exit_ = judged(report, fail_on)
-    emit({"exit": int(exit_), "review": report}, as_json, shown(report))
-    return code([exit_])
+    outs = destinations([*(format or ()), *(["json"] if as_json else [])])
+    with accounted(outs):
+        from agent_harness.app import App
+        from agent_harness.config import load
+        from agent_harness.passes import Ask
+
+        told = text_from(claims, "the claims") if claims else ""
+        severity = fail_on.value if fail_on else ""
+        ask = Ask(base, head, bytes_of(patch) if patch else None, told, severity, passes, fresh)
+        git, read = of_commit(base)
+        loaded = load(here(), sets=sets or (), db=db, read=read)
+        need_repository(loaded.config.source(loaded.root))
+        if why := unfit(loaded, git, head):
+            place = tempfile.mkdtemp(prefix="agent-harness-state-")
+            say(f"state and log are in {place}: {why}")
+            loaded = load(here(), sets=[*(sets or ()), f"state.dir={place}"], db=db, read=read)
+        if loaded.file is None:
+            say(f"no harness.toml in {base}, whose own alone would count: defaults, environment and flags are in force")
+        with App.open(loaded.config, loaded.root, record=record, replay=replay) as app:
+            if dry_run:
+                return priced(app.plan_review(ask), as_json)
+            with signals.cancelling() as cancelled:
+                report = app.review(ask, Progress(), cancelled)
+        publish(report, outs, str(loaded.root))
+        return code([Exit(report.exit)])
 
 
-def judged(report: ReviewReport, fail_on: Severity | None) -> Exit:
-    """The exit code: the verdict's own, or by severity. An inconclusive review never passes, and what is not
-    verified, or is waived, fails nothing."""
-    if fail_on is None or report.exit not in {Exit.OK, Exit.FAILED}:
-        return Exit(report.exit)
-    return Exit.FAILED if any(one.counts and one.severity <= fail_on for one in report.findings) else Exit.OK
+def destinations(formats: Sequence[str]) -> list[Out]:
+    """Formats and their files, one of them on stdout. What earlier reviews left in the files is removed: nobody shall
+    take it for this one's. Raises UsageError."""
+    parts = [one.partition("=") for one in formats]
+    outs: list[Out] = [(name, Path(path).absolute() if mark else None) for name, mark, path in parts]
+    known = entry_points(group=SINKS).names
+    for name, path in outs:
+        if name not in known:
+            raise UsageError(f"--format {name} is unknown", next=f"use one of {', '.join(sorted(known))}")
+        if path and (path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK)):
+            raise UsageError(f"--format {name}={path} cannot be written", next="name a file in a folder that is there")
+    if sum(path is None for _, path in outs) > 1:
+        raise UsageError("only one format can go to stdout", next="give the others a file: --format FORMAT=PATH")
+    for path in filter(None, (path for _, path in outs)):
+        path.unlink(missing_ok=True)
+    return outs if any(path is None for _, path in outs) else [*outs, ("text", None)]
 
 
-def shown(report: ReviewReport) -> str:
-    """A review for people."""
-    lines = [f"review    {report.base[:12]}..{report.head[:12]}: {report.verdict}", line(report.reason)]
-    lines += [text for one in report.findings for text in finding(one)]
-    return "\n".join(one for one in lines if one)
+@contextmanager
+def accounted(outs: Sequence[Out]) -> Iterator[None]:
+    """Whatever ends a review before there is a report is written to the files as inconclusive, with the reason."""
+    try:
+        yield
+    except HarnessError as error:
+        lost = ReviewReport("", "", "", "inconclusive", signals.code() or int(error.exit), error.line)
+        publish(lost, [(name, path) for name, path in outs if path or name == "github"], str(here()))
+        raise
 
 
-def finding(one: ReviewFinding) -> list[str]:
-    """One finding: where, what, and the words it is about."""
-    quoted = [f"    > {text}" for text in one.quote.splitlines()]
-    return ["", f"{one.severity} {one.path}:{one.line}: {line(one.title)}", *quoted, f"    {line(one.body)}"]
+def publish(report: ReviewReport, outs: Sequence[Out], root: str) -> None:
+    """Write a report in each format. A file is replaced whole: a link that stands in its place is not followed."""
+    for name, path in outs:
+        made = next(iter(entry_points(group=SINKS, name=name))).load()(report, root)
+        for place, text in (made if isinstance(made, dict) else {"": made}).items():
+            try:
+                if place:
+                    with Path(os.environ.get(place) or os.devnull).open("a", encoding="utf-8") as file:
+                        file.write(text)
+                elif path:
+                    number, fresh = tempfile.mkstemp(dir=path.parent)
+                    with open(number, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+                        file.write(text)
+                    Path(fresh).chmod(0o644)
+                    Path(fresh).replace(path)
+                else:
+                    put(sys.stdout, text)
+            except OSError as error:
+                raise HarnessError(f"cannot write the review as {name}", why=str(error)) from error
 
 
-def of_commit(ref: str) -> Callable[[Path], bytes | None]:
-    """Reads configuration files as a commit has them. Raises UsageError where git does not know the commit."""
+def priced(plan: ReviewPlan, as_json: bool) -> int:
+    """Print what a review would look at and could cost."""
+    lines = [
+        f"review    {plan.base[:12]}..{plan.head[:12]}: {plan.files} file(s), {plan.diff_bytes} bytes of diff",
+        f"shown     {plan.shown} of {plan.hunks} hunks in the first prompt; the others have to be read",
+        f"route     reviewer: {', '.join(plan.routes) or 'the recording'}",
+        f"limits    {bounds(plan.limits)}, each of {plan.passes} pass(es)",
+        f"worst     {dollars(plan.worst_nanousd)}",
+    ]
+    emit(plan, as_json, "\n".join(lines))
+    return Exit.OK
+
+
+def bytes_of(path: Path) -> bytes:
+    """A file's bytes. Raises UsageError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", why=error.strerror or "") from None
+
+
+def unfit(loaded: Loaded, git: Git, head: str) -> str:
+    """Why the state cannot be kept where it would be, nothing where it can. A head that brings a state folder along
+    would bring verdicts along, too."""
+    state = loaded.config.state_dir(loaded.root)
+    top = git.attempt("rev-parse", "--show-toplevel")
+    if loaded.config.origin("state.dir") == "default":
+        there = next(one for one in (state, *state.parents) if one.exists())
+        if top.code or not os.access(there, os.W_OK | os.X_OK):
+            return f"{there} is a bare repository" if top.code else f"{there} cannot be written"
+    root = Path(os.fsdecode(top.out).rstrip("\n"))
+    if top.code or not state.is_relative_to(root):
+        return ""
+    name = str(state.relative_to(root))
+    trees = [("ls-files", "--full-name", "--", f"{root}/{name}"), ("ls-tree", "--full-tree", head, "--", name)]
+    return f"{name} is part of the repository itself" if any(git.attempt(*words).out for words in trees) else ""
+
+
+def of_commit(ref: str) -> tuple[Git, Callable[[Path], bytes | None]]:
+    """Git here, and what reads configuration files as a commit has them. Raises UsageError for an unknown commit."""
     from agent_harness.git import Git
+    from agent_harness.passes import DEEPER
 
     git = Git(None, cwd=here())
-    top = git.attempt("rev-parse", "--show-toplevel")
-    if top.code:
+    looked = git.attempt("rev-parse", "--is-shallow-repository")
+    if looked.code:
         raise UsageError(f"{here()} is not a git repository", next="run this inside one")
     commit = git.attempt("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if commit.code:
-        raise UsageError(f"--base {ref} is not a commit here", next="fetch it, or name another: --base REF")
-    root, name = Path(top.out.decode().rstrip("\n")), commit.out.decode().strip()
+        deeper = f"the clone is shallow: {DEEPER}" if looked.out.startswith(b"true") else "fetch it"
+        raise UsageError(f"--base {ref} is not a commit here", next=f"{deeper}, or name another: --base REF")
+    top = os.fsdecode(git.attempt("rev-parse", "--show-toplevel").out).rstrip("\n")
+    root, name = Path(top or here()), commit.out.decode().strip()
 
     def read(path: Path) -> bytes | None:
         if not path.is_relative_to(root):
@@ -99,4 +207,4 @@ def of_commit(ref: str) -> Callable[[Path], bytes | None]:
         done = git.attempt("cat-file", "blob", f"{name}:{path.relative_to(root)}")
         return done.out if done.code == 0 else None
 
-    return read
+    return git, read
