@@ -80,6 +80,8 @@ class HarnessRepository:
         """Bring in the commit that `ref` names in `source` (a path or URL) with its history; gives back its id.
 
         Quick where it is here already. Raises UsageError (no repository, no commit, no such ref) or GitFault."""
+        if self.kept(f"{_BASES}/{ref}") == ref:  # a commit's whole id: also one that only we have
+            return ref
         place = locate(source)
         if place.url:
             return self._fetch_url(place, ref)
@@ -87,6 +89,20 @@ class HarnessRepository:
         if self.kept(f"{_BASES}/{commit}") is None:
             self._bring(place, commit)
             self.keep(f"{_BASES}/{commit}", commit)
+        return commit
+
+    def apply(self, base: str, patch: bytes) -> str:
+        """The commit that a patch makes of `base`, kept as bases are. Raises UsageError where a hunk does not fit."""
+        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=self.path) as scratch:
+            git = Git(self.path, index=Path(scratch) / "index")
+            git.run("read-tree", base)
+            done = git.attempt("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch)
+            if done.code:
+                how = "make it against that commit, or name the one it was made against: --base REF"
+                raise UsageError(f"the patch does not apply to {base[:12]}", why=done.why, next=how)
+            tree = git.line("write-tree")
+        commit = self.commit_tree(tree, base, "A patch to be reviewed")
+        self.keep(f"{_BASES}/{commit}", commit)
         return commit
 
     def behind(self, source: str, ref: str) -> tuple[str, int] | None:
@@ -118,6 +134,8 @@ class HarnessRepository:
 
     def _shared(self, git: Git) -> list[str]:
         """The newest bases that are here and in the source too: what they hold need not be sent."""
+        if shallow_ends(self.git) - shallow_ends(git):  # the source may hold what lies below where ours was cut
+            return []
         newest = ("--sort=-committerdate", f"--count={_HAVES}", "--format=%(objectname)")
         ours = self.git.run("for-each-ref", *newest, _BASES)
         if not ours:
