@@ -37,6 +37,7 @@ from agent_harness.redact import Redactor
 from agent_harness.spending import Spending
 from agent_harness.stage import Stage, hold
 from agent_harness.store import Store
+from agent_harness.store.verdicts import Verdicts
 from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, ReviewReport, Role, Settlement
 from agent_harness.worker import this_worker
 from agent_harness.workspace import HarnessRepository
@@ -233,6 +234,7 @@ class App:
             audit=self.audit,
             clock=self.clock,
             repository=self.repository,
+            verdicts=Verdicts(self.store),
             runner=self.runner,
             redact=self.redact,
             mode=self.mode,

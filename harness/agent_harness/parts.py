@@ -6,17 +6,19 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from agent_harness import __version__
 from agent_harness.audit import AuditLog
 from agent_harness.config import Config
 from agent_harness.gates.checks import ChecksGate
-from agent_harness.gates.review import ReviewGate, ReviewSurface
+from agent_harness.gates.review import ReviewGate, ReviewSurface, Terms
 from agent_harness.guard import Guard, Policy
 from agent_harness.models.pricing import PriceTable
 from agent_harness.models.routes import Route, history_chars
 from agent_harness.ports import Budget, Clock, Environment, Model, Recorder, RoleRunner, Sandbox, Termination
 from agent_harness.queue import Queue
 from agent_harness.stage import Stage
-from agent_harness.types import Limits, Role
+from agent_harness.store.verdicts import Verdicts
+from agent_harness.types import Candidate, Limits, Role
 from agent_harness.workspace import HarnessRepository
 
 READ_LIMIT = 4 << 20
@@ -43,6 +45,7 @@ class Parts:
     audit: AuditLog
     clock: Clock
     repository: HarnessRepository
+    verdicts: Verdicts
     runner: RoleRunner
     redact: Callable[[str], str]
     mode: str
@@ -77,19 +80,42 @@ class Parts:
         )
 
     def reviewer(
-        self, work: Work, stage: Stage, recorder: Recorder, stop: threading.Event, checks: ChecksGate | None
+        self,
+        work: Work,
+        stage: Stage,
+        recorder: Recorder,
+        stop: threading.Event,
+        checks: ChecksGate | None,
+        *,
+        claims: str = "",
+        target: str = "",
+        fresh: bool = False,
     ) -> ReviewGate:
-        """The review gate of a run."""
+        """The review gate of a run. `claims` is what the change says of itself, `target` what rounds are rounds of."""
+        repository, role = self.repository, self.role("reviewer")
+
+        def wordless(candidate: Candidate) -> Candidate:
+            return replace(candidate, commit=repository.commit_tree(candidate.tree, candidate.base, "Change\n"))
+
         surface = ReviewSurface(
-            stage.review, self.repository.diff, self.read_small, self.environment("reviewer", recorder, stop)
+            open=stage.review,
+            checkout=stage.checkout,
+            wordless=wordless,
+            diff=repository.diff,
+            read=self.read_small,
+            contains=lambda head, before: repository.merge_base(head, before) == before,
+            environment=self.environment("reviewer", recorder, stop),
+            ask=lambda task, around: self.runner.run(role, task, around, Termination(stop), self.budget(work, role)),
         )
-        role = self.role("reviewer")
+        inputs = {"mode": self.mode, "config": self.config.digest, "version": __version__, "image": stage.image}
         return ReviewGate(
             surface,
-            self.runner,
             role,
-            termination=Termination(stop),
-            budget=lambda: self.budget(work, role),
+            terms=Terms(work.run, claims, target, fresh=fresh or self.mode != "live", inputs=inputs),
+            verdicts=self.verdicts,
+            recorder=recorder,
+            clock=self.clock,
+            redact=self.redact,
             reports=lambda: checks.reports if checks else [],
         )
 

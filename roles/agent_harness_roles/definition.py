@@ -43,6 +43,8 @@ class Definition:
     role: Role
     sections: Mapping[str, Section]
     validate: Validate
+    story: str = ""
+    """What is said once the first submission was accepted: it has the variable `story`, and asks for another."""
 
     def opening(self, role: Role, variables: Mapping[str, str]) -> tuple[str, str]:
         """The system and the task prompt. A variable's text is never read as a template.
@@ -52,7 +54,8 @@ class Definition:
         required = {name for one in templates for name in one.get_identifiers()} - self.sections.keys()
         parts = [Template(section.text) for section in self.sections.values()]
         optional = {name for part in parts for name in part.get_identifiers()} - required
-        missing, unknown = required - variables.keys(), variables.keys() - required - optional
+        later = {"story"} if self.story else set()
+        missing, unknown = required - variables.keys(), variables.keys() - required - optional - later
         if missing or unknown:
             said = [f"missing {', '.join(sorted(missing))}"] * bool(missing)
             said += [f"unknown {', '.join(sorted(unknown))}"] * bool(unknown)
@@ -64,6 +67,11 @@ class Definition:
         }
         system, task = (one.substitute({**values, **shown}) for one in templates)
         return system, task
+
+    def follow_up(self, variables: Mapping[str, str]) -> str:
+        """What is told after the first submission; nothing where there is no story."""
+        story = variables.get("story", "")
+        return Template(self.story).substitute(story=story) if self.story and story.strip() else ""
 
 
 def load(folder: Path) -> Definition:
@@ -79,7 +87,7 @@ def load(folder: Path) -> Definition:
             why=f"{type(fault).__name__}: {fault}",
             next=f"a role has {', '.join(_FILES)}",
         ) from fault
-    return Definition(role, sections, _validator(folder))
+    return Definition(role, sections, _validator(folder), table.get("follow_up", ""))
 
 
 def _role(name: str, table: Mapping[str, Any], texts: Mapping[str, str]) -> Role:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent_harness.types import Message
-from agent_harness_roles.observe import is_clean
+from agent_harness.types.text import is_clean
 
 
 class HistoryCheck:

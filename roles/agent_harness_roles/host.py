@@ -9,7 +9,7 @@ from posixpath import join, normpath
 from typing import Any
 
 from agent_harness.ports import Budget, Environment, Termination, Turn
-from agent_harness.types import Command, Ended, Finish, Message, ModelRequest, Role, ToolCall
+from agent_harness.types import Command, Ended, Finish, Message, Mode, ModelRequest, Role, ToolCall, canonical
 from agent_harness.types.kinds import Kind
 from agent_harness_roles import edits
 from agent_harness_roles.definition import Validate
@@ -22,7 +22,7 @@ from agent_harness_roles.replies import ReplyReader
 from agent_harness_roles.tools import Toolbox
 
 MAX_MALFORMED = 3
-"""Malformed (or empty) replies in a row that end a run, and refused submissions in all."""
+"""Malformed (or empty) replies in a row that end a run, and refused submissions before each that is accepted."""
 WORKSPACE = "/workspace"
 _EDIT_LIMIT = 4 << 20
 _STEPS_TOLD = 3
@@ -45,6 +45,8 @@ class Run:
     role_run: str
     validate: Validate
     facts: Mapping[str, Any]
+    opening: Shown
+    follow_up: str
     environment: Environment
     termination: Termination
     budget: Budget
@@ -58,9 +60,9 @@ class RunHost:
         self._text = run.environment.protocol == "text"
         self._specs = () if self._text else tools.specs
         self._spent_before = run.budget.spent().steps
-        self._history, self._guard, self._evidence = HistoryCheck(), LoopGuard(), Evidence()
+        self._history, self._guard, self._evidence = HistoryCheck(), LoopGuard(), Evidence(run.opening)
         self._elision = Elision(run.environment.history_chars)
-        self._refused_submissions, self._steps_told = 0, False
+        self._follow_up, self._steps_told = run.follow_up, False
         self._tools: dict[str, Callable[[dict[str, Any]], str | Seen]] = {
             "bash": self._bash,
             "edit": self._edit,
@@ -86,16 +88,25 @@ class RunHost:
 
     def act(self, turn: Turn) -> tuple[Sequence[Message], bool]:
         """One result per call, in order. What ends the run is kept, and the calls after it are told so."""
-        texts, briefs = [], []
+        texts, briefs, labels = [], [], []
         for call in turn.calls:
             told = _NOT_RUN if self._over else self._carry_out(call)
             texts.append(told if isinstance(told, str) else told.text)
             briefs.append(told if isinstance(told, str) else told.brief(_action(call)))
-        notes = "" if self._over else self._notes(turn.calls, texts)
+            labels.append("" if isinstance(told, str) else self._label())
+        notes = "" if self._over else self._notes(turn.calls, texts)  # by the texts alone: no two labels are the same
         texts[-1], briefs[-1] = texts[-1] + notes, briefs[-1] + notes
-        results = self.reader.results(turn.calls, texts)
-        self._elision.note(results, self.reader.results(turn.calls, briefs))
+        results, brief = (
+            self.reader.results(turn.calls, [label + text for label, text in zip(labels, one, strict=True)])
+            for one in (texts, briefs)
+        )
+        self._elision.note(results, brief)
         return results, self._over
+
+    def _label(self) -> str:
+        """The number by which a read-only role cites what it was just shown. Counted in the run, so that the same
+        run reads the same when it is recorded and replayed; the log's own number stands in the evidence."""
+        return f"[event {len(self._evidence.commands)}]\n" if self._run.role.mode is Mode.RO else ""
 
     @property
     def _over(self) -> bool:
@@ -187,14 +198,25 @@ class RunHost:
         return len(arguments["edits"])
 
     def _submit(self, arguments: dict[str, Any]) -> str:
-        problems, result = self._run.validate(arguments, self._run.facts, self._evidence)
-        if not problems:
-            self.submission = result
-            return "accepted"
-        self._refused_submissions += 1
+        evidence = self._evidence
+        problems, result = self._run.validate(arguments, self._run.facts, evidence)
+        if problems:
+            return self._not_submitted(problems)
+        evidence.accepted.append(result)
+        if self._run.follow_up:  # each answer is kept, so that what the story did to the verdict is data
+            told = {"where": self._run.role_run, "round": len(evidence.accepted)}
+            self._run.environment.recorder.event(Kind.ROLE_SUBMITTED, told, {"submission": canonical(result)})
+        if self._follow_up:
+            text, self._follow_up, evidence.refused = self._follow_up, "", 0
+            return self._clean(text)
+        self.submission = result
+        return "accepted"
+
+    def _not_submitted(self, problems: Sequence[str]) -> str:
+        self._evidence.refused += 1
         reason = self._clean("; ".join(problems))
         self._refused("submit", reason)
-        if self._refused_submissions >= MAX_MALFORMED:
+        if self._evidence.refused >= MAX_MALFORMED:
             raise Stop(Ended.MALFORMED, f"the submission was refused {MAX_MALFORMED} times, at last: {reason}")
         return self._clean("refused, nothing was submitted:\n" + "\n".join(f"- {problem}" for problem in problems))
 

@@ -15,6 +15,7 @@ from agent_harness.types.kinds import Kind
 from agent_harness_roles import protocol
 from agent_harness_roles.definition import Definition, load
 from agent_harness_roles.ends import ended_by
+from agent_harness_roles.evidence import Shown
 from agent_harness_roles.host import MAX_MALFORMED, Run, RunHost, Stop
 from agent_harness_roles.observe import clean
 from agent_harness_roles.tools import Toolbox
@@ -46,17 +47,20 @@ class Runner:
             taught = protocol.prompt(tools.specs)
             system, prompts["protocol"] = system + taught, digest(taught)
         opening = [Message(who, clean(environment.redact(text))) for who, text in (("system", system), ("user", user))]
+        role_run = f"{role.name}-{uuid.uuid4().hex[:12]}"
+        started = environment.recorder.event(Kind.ROLE_STARTED, _started(role, role_run, prompts))
         run = Run(
             role,
-            f"{role.name}-{uuid.uuid4().hex[:12]}",
+            role_run,
             definition.validate,
             task.facts,
+            Shown(started.seq, "", opening[1].content, ok=True),
+            definition.follow_up(task.variables),
             environment,
             termination,
             budget,
         )
         end = _End(run, budget.spent(), environment.clock.monotonic())
-        environment.recorder.event(Kind.ROLE_STARTED, _started(run, prompts))
         try:
             host = RunHost(run, tools)
             ended, detail = self._drive(host, run, opening)
@@ -128,12 +132,12 @@ class _End:
         self.record(ended, f"{type(fault).__name__}: {fault}", None)
 
 
-def _started(run: Run, prompts: dict[str, str]) -> dict[str, Any]:
-    limits = run.role.limits
+def _started(role: Role, role_run: str, prompts: dict[str, str]) -> dict[str, Any]:
+    limits = role.limits
     return {
-        "role": run.role.name,
-        "role_run": run.role_run,
-        "mode": run.role.mode.value,
+        "role": role.name,
+        "role_run": role_run,
+        "mode": role.mode.value,
         "prompts": prompts,
         "limits": {
             "steps": limits.steps,

@@ -28,11 +28,19 @@ def done(
     return call("submit", {"outcome": "done", "summary": summary}, **entry)
 
 
-def verdict(
-    word: str = "pass", *, read: tuple[str, ...] = ("bill/split.py",), findings: tuple[Any, ...] = ()
-) -> dict[str, Any]:
-    summary = "The remainder is spread over the first shares, the tests pass on the candidate and fail on the base."
-    return call("submit", {"verdict": word, "summary": summary, "findings": list(findings), "read": list(read)})
+SUMMARY = "The remainder is spread over the first shares, the tests pass on the candidate and fail on the base."
+
+
+def verdict(word: str = "pass", *, findings: tuple[Any, ...] = (), **more: Any) -> dict[str, Any]:
+    """What a reviewer says of the diff alone."""
+    said = {"verdict": word, "summary": SUMMARY, "confidence": 0.9, "findings": list(findings)}
+    return call("submit", said | more)
+
+
+def after_story(word: str = "pass", *, story: str = "cents", **more: Any) -> dict[str, Any]:
+    """What it says once it was told the story, in which the words `story` stand."""
+    claim = {"statement": story, "support": "not_checked", "why": "It says nothing of the code."}
+    return verdict(word, **({"claims": [claim]} | more))
 
 
 IMPLEMENTER = [
@@ -54,4 +62,5 @@ REVIEWER = [
         '           for t in range(300) for p in range(1, 30)); print("holds for 8,700 bills")\''
     ),
     verdict(),
+    after_story(),
 ]

@@ -1,23 +1,46 @@
 """The review gate: the reviewer role on a read-only checkout of the candidate, base beside it.
 
-Its verdict counts only when it validated, and only when the tree it looked at is the same before and after.
+It sees diff and tree first, and what the change says of itself once its verdict stands. The verdict that counts is
+made by code from what was located, confirmed and reproduced, and only when the tree is the same before and after.
 Everything else is an ERROR: inconclusive, never a pass and never the work's fault.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from agent_harness.errors import Exit
+from agent_harness.errors import Exit, GitFault
 from agent_harness.gates import Case
-from agent_harness.gates.checks import CheckReport
-from agent_harness.ports import Budget, Environment, RoleRunner, Sandbox, Task, Termination
-from agent_harness.types import Candidate, Ended, GateOutcome, GateResult, Role, RoleResult, digest
+from agent_harness.gates.checks import CheckReport, OpenTree
+from agent_harness.gates.dispositions import OUTSIDE, WAIVERS, Round, fingerprint, settle, waivers
+from agent_harness.gates.hunks import Hunk, choose, manifest, parse, told
+from agent_harness.gates.prove import Prover
+from agent_harness.ports import Clock, Environment, Recorder, Sandbox, Task
+from agent_harness.store.verdicts import Verdicts
+from agent_harness.types import (
+    JSON,
+    Candidate,
+    Ended,
+    GateOutcome,
+    GateResult,
+    Proof,
+    ReviewClaim,
+    ReviewFinding,
+    ReviewReport,
+    Role,
+    RoleResult,
+    Support,
+    canonical,
+    digest,
+)
+from agent_harness.types.kinds import Kind
 
 DIFF_SHOWN = 48 << 10
-"""Characters of a diff put into the prompt; past that the reviewer is told so and has to read."""
+"""Characters of a diff put into the prompt; what is past that the reviewer is told of, and has to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,84 +49,234 @@ class ReviewSurface:
 
     open: Callable[[Candidate], AbstractContextManager[tuple[Sandbox, Callable[[], bool]]]]
     """A candidate's read-only sandbox, and a check that its tree is still the candidate's."""
+    checkout: OpenTree
+    wordless: Callable[[Candidate], Candidate]
+    """The same tree in a commit that says nothing: a history can tell a story, too."""
     diff: Callable[[str, str], bytes]
     read: Callable[[str, str], bytes | None]
+    contains: Callable[[str, str], bool]
+    """Whether a commit's history holds another."""
     environment: Callable[[Sandbox], Environment]
+    ask: Callable[[Task, Environment], RoleResult]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a review is asked under. `claims` is what the change says of itself beside its item, `target` what it is
+    made to; `inputs` is all else that a verdict depends on. `fresh` asks anew, whatever is remembered."""
+
+    run: str
+    claims: str = ""
+    target: str = ""
+    fresh: bool = False
+    inputs: JSON = field(default_factory=dict)
 
 
 class ReviewGate:
-    """Asks the reviewer. `result` holds the role run after judging."""
+    """Asks the reviewer. `report` holds what was found after judging."""
 
     name = "review"
 
     def __init__(
         self,
         surface: ReviewSurface,
-        runner: RoleRunner,
         role: Role,
         *,
-        termination: Termination,
-        budget: Callable[[], Budget],
+        terms: Terms,
+        verdicts: Verdicts,
+        recorder: Recorder,
+        clock: Clock,
+        redact: Callable[[str], str],
         reports: Callable[[], Sequence[CheckReport]],
     ) -> None:
-        self._surface, self._runner, self._role, self._termination = surface, runner, role, termination
-        self._budget, self._reports = budget, reports
-        self.result: RoleResult | None = None
+        self._surface, self._role, self._terms, self._verdicts = surface, role, terms, verdicts
+        self._recorder, self._clock, self._redact, self._reports = recorder, clock, redact, reports
+        self.report: ReviewReport | None = None
 
     def judge(self, case: Case) -> GateResult:
         """The verdict as a gate result, or ERROR with the reason why there is none."""
-        with self._surface.open(case.candidate) as (sandbox, unchanged):
-            environment = self._surface.environment(sandbox)
-            task = self._task(case, environment.redact)
-            self.result = self._runner.run(self._role, task, environment, self._termination, self._budget())
-            intact = unchanged()
-        if not intact:
-            return self._error("the reviewed tree changed during the review, so the review is void", Exit.INCONCLUSIVE)
-        return self._verdict(self.result)
+        waived = waivers(self._surface.read(case.base, WAIVERS), self._clock.now_ms())
+        hunks = parse(self._surface.diff(case.base, case.candidate.commit))
+        task = self._task(case, hunks)
+        key = self._key(case, task)
+        stored = None if self._terms.fresh else self._verdicts.recall(key)
+        if stored is not None:
+            raw = replace(ReviewReport.from_json(stored), run=self._terms.run, remembered=True)
+        else:
+            raw = self._ask(case, hunks, task)
+        report = raw if raw.verdict == "inconclusive" else settle(raw, waived)
+        if report.verdict != "inconclusive" and not report.remembered:
+            self._verdicts.remember(key, self._terms.target, self._clock.now_ms(), raw.as_json())
+        self.report = report
+        self._recorder.event(Kind.REVIEW_JUDGED, _counted(report))
+        return _result(report)
 
-    def _task(self, case: Case, redact: Callable[[str], str]) -> Task:
-        whole = redact(self._surface.diff(case.base, case.candidate.commit).decode("utf-8", "replace"))
-        complete, mark = len(whole) <= DIFF_SHOWN, digest(whole)[7:19]  # a text cannot hold its own digest
-        diff = f"<diff {mark}>\n{whole[:DIFF_SHOWN]}\n</diff {mark}>"
-        changed = tuple(change.shown for change in case.candidate.changes)
+    def _task(self, case: Case, hunks: Sequence[Hunk]) -> Task:
+        chosen, story = choose(hunks, DIFF_SHOWN), self._story(case)
+        shown = self._redact("".join(told(hunks, chosen)))
         note = (
-            "The whole diff:"
-            if complete
-            else f"The first {DIFF_SHOWN} of {len(whole)} characters of the diff; read every changed file that is cut:"
+            "The whole diff:" if len(chosen) == len(hunks) else f"{len(chosen)} of {len(hunks)} hunks; read the others:"
         )
         variables = {
-            "title": redact(case.item.title),
-            "brief": redact(case.item.brief),
-            "diff": diff,
+            "diff": _fenced("diff", shown),
             "diff_note": note,
-            "changed": "\n".join(f"{c.status} {c.shown}" for c in case.candidate.changes),
+            "changed": self._redact(manifest(hunks, case.candidate.changes, chosen)),
             "checks": "\n".join(_told(report) for report in self._reports()) or "none were run",
+            "story": _fenced("story", story) if story else "",
         }
         facts = {
-            "changed": changed,
-            "diff_complete": complete,
-            "read_candidate": lambda path: self._surface.read(case.candidate.tree, path),
-            "read_base": lambda path: self._surface.read(case.base, path),
+            "hunks": hunks,
+            "shown": chosen,
+            "story": story,
+            "read_candidate": lambda path: self._read(case.candidate.tree, path),
+            "read_base": lambda path: self._read(case.base, path),
         }
         return Task(variables, facts)
 
-    def _verdict(self, result: RoleResult) -> GateResult:
-        if result.ended is not Ended.SUBMITTED or result.submission is None:
-            known = {Ended.CREDENTIALS: Exit.CREDENTIALS, Ended.CANCELLED: Exit.INTERRUPTED}
-            code = Exit.LIMIT if result.ended.is_limit else known.get(result.ended, Exit.INCONCLUSIVE)
-            return self._error(f"no verdict: the reviewer's run ended {result.ended}: {result.detail}", code)
-        submission = result.submission
-        evidence = {"verdict": submission["verdict"], "submission": submission}
-        if submission["verdict"] == "pass":
-            return GateResult(self.name, GateOutcome.PASS, (), evidence)
-        reasons = tuple(
-            f"{f['severity']} {f['path']}{':' + str(f['line']) if f.get('line') else ''} {f['title']}: {f['body']}"
-            for f in submission.get("findings", ())
-        )
-        return GateResult(self.name, GateOutcome.FAIL, reasons or (str(submission.get("summary", "")),), evidence)
+    def _story(self, case: Case) -> str:
+        parts = [case.item.title, case.item.brief, self._terms.claims]
+        return self._redact("\n\n".join(part.strip() for part in parts if part.strip()))
 
-    def _error(self, why: str, code: Exit) -> GateResult:
-        return GateResult(self.name, GateOutcome.ERROR, (why,), {"verdict": "inconclusive", "exit": int(code)})
+    def _read(self, tree: str, path: str) -> bytes | None:
+        """A file as the model sees it: a key in it is no text that could be quoted."""
+        data = self._surface.read(tree, path)
+        return (
+            None
+            if data is None
+            else self._redact(data.decode("utf-8", "surrogateescape")).encode(errors="surrogateescape")
+        )
+
+    def _key(self, case: Case, task: Task) -> str:
+        role = self._role
+        asked = {
+            "prompts": dict(role.prompt_digests),
+            "tools": role.tools,
+            "schema": role.schema,
+            "task": task.variables,
+        }
+        return digest(canonical({"base": case.base, "tree": case.candidate.tree, **self._terms.inputs, **asked}))
+
+    def _ask(self, case: Case, hunks: Sequence[Hunk], task: Task) -> ReviewReport:
+        """What the reviewer found, its own word as the verdict; inconclusive where it gave none."""
+        with self._surface.open(self._surface.wordless(case.candidate)) as (sandbox, unchanged):
+            environment = self._surface.environment(sandbox)
+            result = self._surface.ask(task, environment)
+            intact = unchanged()
+        empty = self._empty(case, len(hunks))
+        if not intact:
+            return replace(empty, reason="the reviewed tree changed during the review, so the review is void")
+        if result.ended is not Ended.SUBMITTED or result.submission is None:
+            return replace(empty, **_no_verdict(result))
+        said, earlier = result.submission, self._earlier(case)
+        prover = Prover(self._surface.checkout, self._recorder, environment.screen)
+        findings = [self._finding(one, case, prover) for one in said["findings"]]
+        if earlier:
+            placed = [earlier.place(one) for one in findings]
+            findings = placed + [one for one in earlier.standing(placed) if self._stands(one, case, hunks, prover)]
+        return replace(
+            empty,
+            verdict=said["verdict"],
+            exit=0,
+            summary=said["summary"],
+            confidence=float(said["confidence"]),
+            findings=tuple(findings),
+            claims=tuple(_claim(one) for one in said["claims"]),
+            unseen=tuple(said["unseen"]),
+            blind=said.get("blind", said["verdict"]),
+            told=said.get("told", ""),
+        )
+
+    def _empty(self, case: Case, hunks: int) -> ReviewReport:
+        commit = case.candidate.commit
+        code = int(Exit.INCONCLUSIVE)
+        return ReviewReport(self._terms.run, case.base, commit, "inconclusive", exit=code, reason="", hunks=hunks)
+
+    def _finding(self, one: JSON, case: Case, prover: Prover) -> ReviewFinding:
+        tree = case.candidate.tree if one["side"] == "head" else case.base
+        data = self._read(tree, one["path"]) or b""
+        proof, note = Proof.VERIFIED if one["sound"] else Proof.UNVERIFIED, one["doubt"]
+        if script := one.get("reproducer", ""):
+            failed = prover(script, case.base, case.candidate.commit)
+            proof, note = (proof, failed) if failed else (Proof.PROVEN, "")
+        demoted = "" if one["inside"] else OUTSIDE
+        if not demoted and one["wanted"] and proof is Proof.UNVERIFIED:
+            demoted = f"unverified: {one['doubt']}"
+        texts: dict[str, Any] = {n: one[n] for n in ("title", "body", "severity", "kind", "path", "side", "quote")}
+        return ReviewFinding(
+            **texts,
+            line=one["line"],
+            end_line=one["end_line"],
+            proof=proof,
+            blocking=one["wanted"] and not demoted,
+            fingerprint=fingerprint(one["path"], one["kind"], one["quote"], data, one["line"]),
+            evidence=tuple(one["seqs"]),
+            reproducer=script,
+            demoted=demoted,
+            note=note,
+        )
+
+    def _earlier(self, case: Case) -> Round | None:
+        """The newest judged head of the same work that this one goes on from."""
+        if not self._terms.target:
+            return None
+        head = case.candidate.commit
+        for stored in self._verdicts.earlier(self._terms.target):
+            before = ReviewReport.from_json(stored)
+            try:
+                if before.head != head and self._surface.contains(head, before.head):
+                    return Round(before, parse(self._surface.diff(before.head, head)))
+            except GitFault:
+                continue  # that head is not here any more
+        return None
+
+    def _stands(self, one: ReviewFinding, case: Case, hunks: Sequence[Hunk], prover: Prover) -> bool:
+        """Whether an earlier finding in an untouched file still holds: in the change, and as proven as it was."""
+        inside = any(h.path == one.path and h.touches(one.side, one.line, one.end_line) for h in hunks)
+        again = one.proof is not Proof.PROVEN or not prover(one.reproducer, case.base, case.candidate.commit)
+        return inside and again
+
+
+def _fenced(name: str, text: str) -> str:
+    """A text between marks that it cannot hold: it does not hold its own digest."""
+    mark = f"{name} {digest(text)[7:19]}"
+    return f"<{mark}>\n{text}\n</{mark}>"
+
+
+def _no_verdict(result: RoleResult) -> dict[str, Any]:
+    known = {Ended.CREDENTIALS: Exit.CREDENTIALS, Ended.CANCELLED: Exit.INTERRUPTED}
+    code = Exit.LIMIT if result.ended.is_limit else known.get(result.ended, Exit.INCONCLUSIVE)
+    why = f"no verdict: the reviewer's run ended {result.ended}: {result.detail}"
+    return {"exit": int(code), "reason": f"{why} (this report is the harness's own, not a reviewer's)"}
+
+
+def _claim(one: JSON) -> ReviewClaim:
+    return ReviewClaim(one["statement"], Support(one["support"]), one["why"], tuple(one["seqs"]))
+
+
+def _counted(report: ReviewReport) -> dict[str, Any]:
+    return {
+        "verdict": report.verdict,
+        "blind": report.blind,
+        "told": report.told,
+        "findings": len(report.findings),
+        "proofs": dict(Counter(str(one.proof) for one in report.findings)),
+        "unsupported": sum(one.support is Support.UNSUPPORTED for one in report.claims),
+        "remembered": report.remembered,
+    }
+
+
+def _result(report: ReviewReport) -> GateResult:
+    evidence = {"verdict": report.verdict, "exit": report.exit, "report": report.as_json()}
+    if report.verdict == "pass":
+        return GateResult(ReviewGate.name, GateOutcome.PASS, (), evidence)
+    if report.verdict != "fail":
+        return GateResult(ReviewGate.name, GateOutcome.ERROR, (report.reason,), evidence)
+    told = tuple(
+        f"{one.severity} {one.path}:{one.line} {one.title} ({one.proof}): {one.body}"
+        for one in sorted(report.findings, key=lambda one: not one.blocking)
+        if not one.waiver
+    )
+    return GateResult(ReviewGate.name, GateOutcome.FAIL, told, evidence)
 
 
 def _told(report: CheckReport) -> str:

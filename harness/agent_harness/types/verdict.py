@@ -60,6 +60,8 @@ class ReviewFinding:
     """Why it does not block although its severity would."""
     disposition: Disposition = Disposition.NEW
     waiver: str = ""
+    note: str = ""
+    """What code has to say of its evidence or reproducer, where those do not hold."""
 
     @property
     def counts(self) -> bool:
@@ -97,6 +99,8 @@ class ReviewReport:
     """Changed hunks (`path:first-last`) that were neither shown nor read; any of them forbids a pass."""
     blind: str = ""
     """The verdict before the story was told; differs from `verdict` where the story changed it."""
+    told: str = ""
+    """The reviewer's word after the story was told. It may add to the verdict, and takes nothing from it."""
     remembered: bool = False
     """The stored verdict of the same inputs; no model was asked."""
     receipt: JSON = field(default_factory=dict)

@@ -1,98 +1,191 @@
 """A verdict counts when code can confirm what it cites. Facts, from the review gate:
 
-`changed`         the changed paths, as people see them
-`diff_complete`   the reviewer was given the whole diff
+`hunks`           what the change consists of; each has `name`, `path`, `removed`, `added`, and tells what it `touches`
+`shown`           the numbers of those hunks that stood in the prompt
+`story`           what the change says of itself; told once the first verdict stands
 `read_candidate`, `read_base`   a path's bytes on either side, None where there is no such file
+
+What cannot be located or contradicts itself goes back each time. Evidence that does not hold, and hunks nobody looked
+at, go back once; after that they are told as what they are: `sound` is false, `unseen` names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_harness.types import JSON
-from agent_harness_roles.evidence import Evidence, Shown
-from agent_harness_roles.observe import clean
+from agent_harness.types.text import clean, locate
+from agent_harness_roles.evidence import Evidence, telling
 
 _BLOCKING = {"P0", "P1"}
 _FEWEST_WORDS = 3
-_TELLING = 4  # characters a line needs to show that its file was printed
-
-Read = Callable[[str], bytes | None]
+_NAMED = 20
+_STORY_KIND = "unsupported_claim"
 
 
 def validate(submission: JSON, facts: Mapping[str, Any], evidence: Evidence) -> tuple[list[str], dict[str, Any]]:
-    """Problems, or the verdict with `line`, `end_line` and `blocking` of each finding set by code.
-
-    A finding outside the changed files is kept, but never blocking (`demoted` says so)."""
-    sides: dict[str, Read] = {"head": facts["read_candidate"], "base": facts["read_base"]}
-    changed = set(facts["changed"])
-    problems, findings = [], []
-    for number, finding in enumerate(submission["findings"], 1):
-        where = f"finding {number} ({finding['title']})"
-        lines, problem = _locate(finding, sides[finding["side"]])
-        if problem:
-            problems.append(f"{where}: {problem}")
-        wanted = finding.get("blocking", False) or finding["severity"] in _BLOCKING
-        inside = finding["path"] in changed
-        placed = {**finding, **lines, "blocking": wanted and inside}
-        findings.append({**placed, "demoted": True} if wanted and not inside else placed)
-    problems += _contradictions(submission["verdict"], findings)
+    """Problems, or the verdict; of each finding code has set `line`, `end_line`, `inside` (the change), `wanted` (to
+    block), `sound` and `seqs`. The second verdict holds the first one's findings: a story adds, and takes nothing."""
+    first = evidence.accepted[0] if evidence.accepted else None
+    problems: list[str] = []
+    doubts: list[str] = []
+    findings = [_finding(one, facts, evidence, (problems, doubts)) for one in _numbered(submission["findings"])]
+    problems += _contradictions(submission["verdict"], findings, first["findings"] if first else ())
     if len(set(submission["summary"].split())) < _FEWEST_WORDS:
         problems.append("summary: say in a sentence what the change does and why it may or may not be delivered")
     if not evidence.looked:
         problems.append("no command of this run succeeded: look at the changed files before you judge")
-    if not facts["diff_complete"]:
-        problems += _unseen(sorted(changed), sides, evidence)
-    return problems, {**submission, "findings": findings}
+    claims = _claims(submission, facts, evidence, (problems, doubts)) if first else []
+    if first is None and submission.get("claims"):
+        problems.append("claims: none were told yet; leave them out")
+    unseen = _unseen(submission.get("unreviewed", ()), facts, evidence)
+    if unseen and submission["verdict"] == "pass":
+        more = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
+        doubts.append(f"these changed hunks were not looked at yet: {', '.join(unseen[:_NAMED])}{more}")
+    if evidence.refused == 0 or problems:
+        problems += doubts
+    result = {**submission, "findings": findings, "claims": claims, "unseen": unseen}
+    return problems, result if first is None else _joined(first, result)
 
 
-def _locate(finding: JSON, read: Read) -> tuple[dict[str, int], str]:
-    """The lines a finding's quote stands on, or why they cannot be told."""
-    path, quote = finding["path"], clean(finding["quote"]).strip("\n")
-    data = read(path)
+def _numbered(findings: Sequence[JSON]) -> list[JSON]:
+    return [{**one, "number": number} for number, one in enumerate(findings, 1)]
+
+
+def _joined(first: JSON, second: JSON) -> dict[str, Any]:
+    """Both verdicts as one: all findings stay, a fail stays a fail, and what the second said is kept beside it."""
+    verdict = "fail" if "fail" in {first["verdict"], second["verdict"]} else "pass"
+    findings = [*first["findings"], *second["findings"]]
+    kept = {"findings": findings, "verdict": verdict, "blind": first["verdict"], "told": second["verdict"]}
+    return {**first, **kept, "claims": second["claims"], "unseen": second["unseen"]}
+
+
+def _finding(one: JSON, facts: Mapping[str, Any], evidence: Evidence, said: tuple[list[str], list[str]]) -> JSON:
+    """A finding with what code says of it. What is wrong with it is added to `said`: problems, and doubts."""
+    problems, doubts = said
+    where = f"finding {one['number']} ({one['title']})"
+    path, side = one["path"], one["side"]
+    wanted = one.get("blocking", False) or one["severity"] in _BLOCKING
+    found = {name: value for name, value in one.items() if name not in {"number", "blocking"}} | {"wanted": wanted}
+    if evidence.accepted and one["kind"] != _STORY_KIND:
+        problems.append(f"{where}: your first findings stand and are not sent again; now only kind {_STORY_KIND}")
+    try:
+        first, last = _place(one, facts)
+    except LookupError as fault:
+        problems.append(f"{where}: its quote of {path} {fault}")
+        return found
+    inside = any(hunk.path == path and hunk.touches(side, first, last) for hunk in facts["hunks"])
+    shown, doubt = evidence.cited(one["evidence"])
+    doubt = doubt or _unfounded(one, evidence)
+    if doubt:
+        doubts.append(f"{where}: {doubt}")
+    placed = {"line": first, "end_line": last, "inside": inside, "sound": not doubt, "doubt": doubt}
+    return {**found, **placed, "seqs": [one.seq for one in shown]}
+
+
+def _place(one: JSON, facts: Mapping[str, Any]) -> tuple[int, int]:
+    data = facts["read_candidate" if one["side"] == "head" else "read_base"](one["path"])
     if data is None:
-        other = (
-            "paths are relative to the repository, such as src/app.py"
-            if path.startswith("/")
-            else "check path and side"
-        )
-        return {}, f"there is no file {path} in {finding['side']}; {other}"
-    text = clean(data.decode("utf-8", "replace"))
-    at = text.find(quote) if quote.strip() else -1
-    if at < 0:
-        return {}, f"its quote does not stand in {path}; copy it exactly, without diff signs or line numbers"
-    if text.find(quote, at + 1) >= 0:
-        return {}, f"its quote stands more than once in {path}; quote more of the text around it"
-    line = text.count("\n", 0, at) + 1
-    return {"line": line, "end_line": line + quote.count("\n")}, ""
+        how = "give it relative to the repository" if one["path"].startswith("/") else "check path and side"
+        raise LookupError(f"is of no file: there is no {one['path']} in {one['side']}; {how}")
+    return locate(data, one["quote"])
 
 
-def _contradictions(verdict: str, findings: list[dict[str, Any]]) -> list[str]:
-    blocking = [finding["title"] for finding in findings if finding["blocking"]]
+def _unfounded(one: JSON, evidence: Evidence) -> str:
+    """Why the events do not show what a finding says, or nothing."""
+    lines = telling(clean(one["quote"])) or [one["path"]]
+    name = one["path"].rpartition("/")[2]
+    shown, _ = evidence.cited(one["evidence"])
+    if not any(any(line in event.output for line in lines) for event in shown):
+        return "none of the events it cites shows the quoted text; cite the one in which you read it"
+    about = [*lines, one["path"], name, name.partition(".")[0]]
+    strange = [n for n in one["evidence"] if n and (event := evidence.at(n)) and not event.holds(about)]
+    if strange:
+        return f"event {strange[0]} shows neither the quoted text nor its file"
+    if one["kind"] == "missing" and not evidence.searched(one["evidence"], one.get("searched") or "\0"):
+        return "that something is missing needs `searched`, and an event that searched for it (rg, grep, find) in vain"
+    return ""
+
+
+def _claims(
+    submission: JSON, facts: Mapping[str, Any], evidence: Evidence, said: tuple[list[str], list[str]]
+) -> list[dict[str, Any]]:
+    """What became of the story's statements. One whose evidence does not hold counts as not checked."""
+    problems, doubts = said
+    story = _plain(facts["story"])
+    claims = submission.get("claims", ())
+    if not claims:
+        problems.append("claims: name each statement of the story, and whether what you saw supports it")
+    out: list[dict[str, Any]] = []
+    for number, one in enumerate(claims, 1):
+        where = f"claim {number}"
+        if _plain(one["statement"]) not in story:
+            problems.append(f"{where}: its statement does not stand in the story; copy the words")
+        shown, doubt = evidence.cited(one.get("evidence", ()))
+        if one["support"] != "not_checked":
+            doubt = doubt or _unshown(one, evidence)
+        if doubt:
+            doubts.append(f"{where}: {doubt}")
+        seqs = [event.seq for event in shown]
+        out.append({**one, "seqs": seqs} | ({"support": "not_checked", "why": doubt} if doubt else {}))
+    return out
+
+
+def _unshown(one: JSON, evidence: Evidence) -> str:
+    numbers, text = one.get("evidence", ()), clean(one.get("text", ""))
+    if one.get("searched"):
+        holds = evidence.searched(numbers, one["searched"])
+        return "" if holds else "no event it cites searched for `searched` (rg, grep, find) in vain"
+    if not numbers or not text.strip():
+        return "cite the events that show it, and as `text` words of their output; or `searched`; or say not_checked"
+    missing = [n for n in numbers if (event := evidence.at(n)) and text not in event.output]
+    return f"event {missing[0]} does not show {text[:80]!r}" if missing else ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(clean(text).casefold().split())
+
+
+def _contradictions(verdict: str, findings: Sequence[JSON], before: Sequence[JSON]) -> list[str]:
+    blocking = [one["title"] for one in findings if _blocks(one)]
     if verdict == "pass" and blocking:
         return [f"verdict pass contradicts the blocking finding ({blocking[0]}): fail, or give it the severity it has"]
-    if verdict == "fail" and not blocking:
+    if verdict == "fail" and not blocking and not any(map(_blocks, before)):
         missing = "name what must be mended, quoting the changed line that causes it, or pass"
-        return [f"verdict fail without a blocking finding in a changed file: {missing}"]
+        return [f"verdict fail without a blocking finding in the change itself: {missing}"]
     return []
 
 
-def _unseen(changed: list[str], sides: Mapping[str, Read], evidence: Evidence) -> list[str]:
-    """The diff was cut: each changed path has to have been printed by a command of this run."""
-    missing = [path for path in changed if not _shown(path, sides, evidence.commands)]
-    return [f"the diff was cut and these changed files were not looked at yet: {', '.join(missing)}"] if missing else []
+def _blocks(one: JSON) -> bool:
+    return bool(one["wanted"] and one.get("inside", True))
 
 
-def _shown(path: str, sides: Mapping[str, Read], commands: list[Shown]) -> bool:
-    data = sides["head"](path)
-    if data is None:
-        data = sides["base"](path) or b""
-    lines = {line.strip() for line in clean(data.decode("utf-8", "replace")).split("\n")}
-    telling = [line for line in lines if len(line) >= _TELLING]
+def _unseen(admitted: Sequence[str], facts: Mapping[str, Any], evidence: Evidence) -> list[str]:
+    """The hunks that neither the prompt nor a command showed whole, and those the reviewer says it did not judge."""
+    outputs: dict[str, str] = {}
+    out = []
+    for number, hunk in enumerate(facts["hunks"]):
+        if number not in facts["shown"]:
+            if hunk.path not in outputs:
+                outputs[hunk.path] = "\n".join(_of(hunk.path, evidence))
+            text = outputs[hunk.path]
+            lines = telling("\n".join(hunk.added or hunk.removed))
+            if not text or not all(line in text for line in lines):
+                out.append(hunk.name)
+                continue
+        if hunk.name in admitted:
+            out.append(hunk.name)
+    return out
+
+
+def _of(path: str, evidence: Evidence) -> list[str]:
+    """What the commands that name a file printed."""
     folder, _, name = path.rpartition("/")
-    for shown in commands:
-        named = path in shown.output or (name in shown.command and folder in shown.command)
-        if shown.ok and named and (not telling or any(line in shown.output for line in telling)):
-            return True
-    return False
+    return [
+        shown.output
+        for shown in evidence.commands
+        if shown.ok
+        and shown.output.strip()
+        and (path in shown.output or (name in shown.command and folder in shown.command))
+    ]

@@ -1,0 +1,61 @@
+"""Runs a finding's reproducer again, in fresh sandboxes that no model ever touched: fails on head, passes on base."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent_harness.errors import InfrastructureError
+from agent_harness.gates.checks import OUTPUT_KEPT, OpenTree
+from agent_harness.ports import Recorder
+from agent_harness.types import Command, CommandEnd, CommandResult
+from agent_harness.types.kinds import Kind
+
+MOST = 5
+"""Reproducers that are run for one review."""
+LONGEST_S = 120.0
+_NOT_RUN = frozenset({126, 127})
+"""Exit codes that say that a program is missing, and nothing about the change."""
+
+
+@dataclass(slots=True)
+class Prover:
+    """Says why a reproducer proves nothing; an empty text where it does prove what it is for."""
+
+    open_tree: OpenTree
+    recorder: Recorder
+    screen: Callable[[str], str]
+    left: int = MOST
+
+    def __call__(self, script: str, base: str, head: str) -> str:
+        """Run it on head, and where it fails there, on base."""
+        if refused := self.screen(script):
+            return f"its reproducer was not run: {refused}"
+        if self.left <= 0:
+            return f"its reproducer was not run: {MOST} are run for one review"
+        self.left -= 1
+        try:
+            on_head = self._run(script, head, "reproduce-head")
+            if on_head.ok:
+                return "its reproducer passes on head, too"
+            if (why := _unusable(on_head)) or (on_base := self._run(script, base, "reproduce-base")).ok:
+                return f"its reproducer {why} on head" if why else ""
+            return f"its reproducer {_unusable(on_base) or f'fails (exit code {on_base.exit_code})'} on base, too"
+        except InfrastructureError as fault:
+            return f"its reproducer could not be run: {fault.line}"
+
+    def _run(self, script: str, commit: str, where: str) -> CommandResult:
+        with self.open_tree(commit, where) as sandbox:
+            self.recorder.event(Kind.COMMAND_STARTED, {"where": where, "command": script})
+            result = sandbox.execute(Command(script, LONGEST_S, keep=OUTPUT_KEPT))
+            told = {"end": result.end, "exit_code": result.exit_code, "bytes": result.total_bytes}
+            more = {"where": where, "seconds": round(result.seconds, 3)}
+            self.recorder.event(Kind.COMMAND_ENDED, told | more, {"output": result.head + result.tail})
+        return result
+
+
+def _unusable(result: CommandResult) -> str:
+    """Why a failure is no statement about the tree, or nothing."""
+    if result.end is not CommandEnd.EXITED:
+        return f"did not end by itself ({result.end})"
+    return f"could not run (exit code {result.exit_code})" if result.exit_code in _NOT_RUN else ""
