@@ -43,6 +43,9 @@ _REDIRECTS, _ERRORS = 300, 400
 _SIGNATURE = "__thought__"
 """litellm hides a thought's signature in the id of a call; it goes back beside it, not in it."""
 
+_SHOWN = 1 << 16
+"""Bytes of a body that are still looked through for secrets, to be shown in part."""
+
 _GAVE_UP = {504, 524}
 """Statuses of a gateway that waited no longer: what it asked may go on, and be billed."""
 
@@ -346,8 +349,10 @@ def _failure(error: BaseException, seen: Exchange) -> Failure:
         codes += ["malformed_body"] if unreadable or status in _GAVE_UP or (seen.lost and not status) else []
     elif not headers and status in _INVENTED:
         status = 0
-    message = next(filter(None, map(_words, bodies)), "")
-    message = message or seen.problem or _PREFIXES.sub("", str(error)).partition("Traceback")[0]
+    message = next(filter(None, map(_words, bodies)), "") or seen.problem
+    if "malformed_body" in codes and not message:
+        message = seen.body.decode("utf-8", "replace") if len(seen.body) < _SHOWN else f"{len(seen.body)} bytes"
+    message = message or _PREFIXES.sub("", str(error)).partition("Traceback")[0]
     return Failure(status, tuple(code for code in dict.fromkeys(codes) if not code.isdigit()), message, headers)
 
 
