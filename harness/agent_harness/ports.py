@@ -214,8 +214,8 @@ class Environment:
     recorder: Recorder
     clock: Clock
     redact: Callable[[str], str]
-    observation_bytes: int = 16 << 10
-    history_chars: int = 160_000
+    observation_bytes: int = 8 << 10
+    history_chars: int = 100_000
     protocol: str = "tools"
     screen: Callable[[str], str] = unscreened
 

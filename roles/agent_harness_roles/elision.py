@@ -13,14 +13,14 @@ from agent_harness.types import Message
 
 LEAST = 1000
 """Bytes of an output that is worth it: all longer ones are kept in a file of the sandbox from the start."""
-NEWEST = 2
+NEWEST = 3
 """Messages with observations that always stay whole."""
 
 
 class Elision:
     """What of a run's history is sent. `above`: characters of it from which a step is made (0: none ever is).
 
-    A step leaves the newest observations of a fourth of `above` whole, and is made only where it frees another."""
+    A step leaves the newest observations whole, an eighth of `above`, and is made only where it frees a fourth."""
 
     def __init__(self, above: int) -> None:
         self._above = above
@@ -51,7 +51,7 @@ class Elision:
             if history[index] not in self._short:
                 continue
             count, kept = count + 1, kept + _size(history[index])
-            if count > NEWEST and kept > self._above // 4:
+            if count > NEWEST and kept > self._above // 8:
                 return index + 1
         return self._upto
 

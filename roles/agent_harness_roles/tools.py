@@ -14,13 +14,13 @@ _PROBLEM_LENGTH = 300
 
 BASH = ToolSpec(
     "bash",
-    "Run a bash script in the sandbox, from /workspace. Each call is a new shell; there is no terminal "
-    "and no stdin. You get the exit code and the output (stdout and stderr together, cut in the middle when long).",
+    "Run a bash script from /workspace, each time in a new shell (`cd` and variables do not last), without terminal "
+    "and stdin. You get the exit code and the output (both streams, cut in the middle when long).",
     {
         "type": "object",
         "properties": {
-            "command": {"type": "string", "minLength": 1, "description": "the script, for `bash -c`"},
-            "timeout_s": {"type": "number", "exclusiveMinimum": 0, "description": "kill it after so many seconds"},
+            "command": {"type": "string", "minLength": 1},
+            "timeout_s": {"type": "number", "exclusiveMinimum": 0},
         },
         "required": ["command"],
         "additionalProperties": False,
@@ -28,9 +28,9 @@ BASH = ToolSpec(
 )
 EDIT = ToolSpec(
     "edit",
-    "Change a file of /workspace, or create one. Give `edits` to replace text: each `old` must stand in the file "
-    "exactly once, character for character (include enough lines around it); they are applied in order, all or none. "
-    "Give `content` instead of `edits` to create a new file.",
+    "Change a file, or create one; better than sed or heredocs. Each `old` must stand in the file exactly once, "
+    "character for character (include enough lines around it); `edits` are applied in order, all or none. "
+    "For a new file give `content` instead.",
     {
         "type": "object",
         "properties": {
@@ -45,13 +45,13 @@ EDIT = ToolSpec(
                     "additionalProperties": False,
                 },
             },
-            "content": {"type": "string", "description": "the whole text of a new file"},
+            "content": {"type": "string"},
         },
         "required": ["path"],
         "additionalProperties": False,
     },
 )
-_SUBMIT = "End the run with your result. Call it alone, once, when you are finished. This is the only way to finish."
+_SUBMIT = "End the run with your result, when you are finished. Call it alone. Nothing else ends the run."
 
 
 class Toolbox:

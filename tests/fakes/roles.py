@@ -56,8 +56,8 @@ class RoleKit:
     redact: Callable[[str], str] = str
     protocol: str = "tools"
     screen: Callable[[str], str] = unscreened
-    observation_bytes: int = 16 << 10
-    history_chars: int = 160_000
+    observation_bytes: int = 8 << 10
+    history_chars: int = 100_000
     folders: Path | None = None
     sandbox: FakeSandbox = field(init=False)
     model: FakeModel = field(init=False)

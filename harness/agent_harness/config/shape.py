@@ -219,7 +219,7 @@ class RouteSettings(Section):
     price: PriceSettings | None = None
     max_output_tokens: Whole = 8192
     timeout_s: Number = 300.0
-    history_tokens: Count = 40_000
+    history_tokens: Count = 25_000
     """From about so many on, old outputs are elided (0: never); from half of the model's context on, where that is less."""
     protocol: Protocol = "tools"
     allow_unpriced: Flag = False

@@ -29,7 +29,7 @@ class Route:
     price: Price | None = None
     max_output_tokens: int = 8192
     timeout_s: float = 300.0
-    history_tokens: int = 40_000
+    history_tokens: int = 25_000
     allow_unpriced: bool = False
 
     @classmethod
@@ -76,7 +76,8 @@ class Rate:
         Raises ConfigError where neither knows it and the route does not allow that."""
         if route.price is not None:
             return cls(route.price, "route")
-        known = table.find(route.model) if route.base_url is None else None
+        model = route.model.replace("/responses/", "/", 1)  # another door to the same model
+        known = table.find(model) if route.base_url is None else None
         if known is not None:
             return cls(known, table.digest)
         if route.allow_unpriced:
