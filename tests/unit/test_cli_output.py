@@ -10,7 +10,7 @@ import pytest
 
 from agent_harness.cli import init, output, queue, run
 from agent_harness.cli.events import Progress, event_line
-from agent_harness.cli.review import Severity, finding
+from agent_harness.cli.review import Severity
 from agent_harness.errors import Exit, HarnessError, UsageError
 from agent_harness.receipt import RunReport
 from agent_harness.types import Check, Event, ItemState
@@ -243,8 +243,3 @@ def test_checks_are_found_by_the_files_that_are_there(tmp_path, files, checks):
 
 def test_severities_order_by_gravity():
     assert Severity.P0 < Severity.P1 < Severity.P2 < Severity.P3
-
-
-def test_a_finding_shows_where_and_the_words_it_is_about():
-    one = {"severity": "P1", "path": "a.py", "title": "Wrong", "quote": "x = 1\ny = 2", "body": "It is."}
-    assert finding(one) == ["", "P1 a.py: Wrong", "    > x = 1", "    > y = 2", "    It is."]
