@@ -45,13 +45,27 @@ ALL = list(commands(typer.main.get_command(app)))
 
 def test_the_commands_are_those_promised():
     names = {words[0] for words in ALL if words}
-    assert names == {"demo", "init", "doctor", "queue", "run", "review", "audit", "config", "guard", "version"}
+    assert names == {
+        "demo",
+        "init",
+        "doctor",
+        "queue",
+        "run",
+        "review",
+        "audit",
+        "config",
+        "guard",
+        "prices",
+        "version",
+    }
     assert {words[1] for words in ALL if words[:1] == ["queue"] and words[1:]} == {
         "add",
         "list",
         "show",
         "retry",
         "cancel",
+        "import",
+        "done",
     }
     assert {words[1] for words in ALL if words[:1] == ["audit"] and words[1:]} == {"ls", "show", "cost", "verify"}
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from agent_harness import __version__
-from agent_harness.cli import audit, config, demo, doctor, guard, init, queue, review, run, signals
+from agent_harness.cli import audit, bench, config, demo, doctor, guard, init, prices, queue, review, run, signals
 from agent_harness.cli.opening import Help, Json, group
 from agent_harness.cli.output import PROGRAM, emit, line, plain, put, say
 from agent_harness.errors import Cancelled, Exit, HarnessError, InfrastructureError, UsageError
@@ -43,7 +43,9 @@ app.command("run")(run.run)
 app.command("review")(review.review)
 app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
+app.add_typer(prices.app, name="prices")
 app.command("guard")(guard.guard)
+app.add_typer(bench.app, name="bench")
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from agent_harness.errors import ConfigError, CredentialError, HarnessError, ModelFault, ModelFaultKind
@@ -83,8 +84,10 @@ class Rate:
         if route.allow_unpriced:
             return cls(None, "unpriced")
         there = " at its base_url" if route.base_url else ""
+        near = get_close_matches(route.model, table.prices, 1) if not route.base_url else []
         raise ConfigError(
             f"route {route.name}: the price of {route.model}{there} is not known",
+            why=f"the nearest that is known is {near[0]}" if near else "",
             next=f"set routes.{route.name}.price = {{input = ..., output = ...}} in US dollars per million tokens, or "
             f"routes.{route.name}.allow_unpriced = true (then steps, tokens and seconds alone bound it)",
         )
