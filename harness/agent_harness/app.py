@@ -22,10 +22,10 @@ from agent_harness.delivery import trailers
 from agent_harness.errors import ClaimLost, Exit, HarnessError, InfrastructureError, NothingToDo, UsageError
 from agent_harness.gates.checks import CheckReport, Checks, unrunnable
 from agent_harness.logs import logger
-from agent_harness.models.client import ModelClient, Route
+from agent_harness.models.client import ModelClient, Patience, Route
 from agent_harness.models.pricing import PriceTable
 from agent_harness.models.recording import RecordingTransport, ReplayTransport
-from agent_harness.models.routes import Rate
+from agent_harness.models.routes import Parking, Rate
 from agent_harness.parts import Parts, Work
 from agent_harness.passes import Ask, ReviewPlan, judge, plan
 from agent_harness.pipeline import AUDIT_TRAILER, DELIVERED, Life
@@ -83,7 +83,15 @@ class Unrecorded:
 class App:
     """Everything opened: store, log, queue, repository; sandboxes and models when first needed."""
 
-    def __init__(self, config: Config, root: Path, *, record: Path | None, replay: Path | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        root: Path,
+        *,
+        record: Path | None,
+        replay: Path | None,
+        transport: Callable[[Route], Transport] | None = None,
+    ) -> None:
         self.config, self.root = config, root
         self.source = config.source(root)
         self.clock = SystemClock()
@@ -95,18 +103,29 @@ class App:
         self.queue = Queue(
             self.store, self.audit, self.clock, max_failures=queue.max_failures, max_losses=queue.max_losses
         )
-        self._replay = ReplayTransport(replay) if replay else None
+        answers = ReplayTransport(replay) if replay else None
+        self._answers = (lambda _: answers) if answers else transport
+        """What answers without a provider, None where the routes are asked."""
         self._record = record
         self.mode = "replay" if replay else "record" if record else "live"
         self._prices = PriceTable.load()
-        self.spending = Spending(self.store, self.clock, config.budget, paid=replay is None)
+        self._patience = Patience(parking=Parking(self.clock))  # what refused one item is not asked for the next
+        self.spending = Spending(self.store, self.clock, config.budget, paid=self._answers is None)
 
     @classmethod
-    def open(cls, config: Config, root: Path, *, record: Path | None = None, replay: Path | None = None) -> Self:
-        """Open a project's state. Raises ConfigError, StoreFault."""
+    def open(
+        cls,
+        config: Config,
+        root: Path,
+        *,
+        record: Path | None = None,
+        replay: Path | None = None,
+        transport: Callable[[Route], Transport] | None = None,
+    ) -> Self:
+        """Open a project's state. `transport` answers in the place of every route. Raises ConfigError, StoreFault."""
         if record and replay:
             raise UsageError("--record and --replay exclude each other", next="choose one")
-        return cls(config, root, record=record, replay=replay)
+        return cls(config, root, record=record, replay=replay, transport=transport)
 
     def __enter__(self) -> Self:
         return self
@@ -189,12 +208,12 @@ class App:
         for role in self.config.roles:
             self.runner.role(role)  # a name that is no role's would be settings that nobody heeds
         for role in roles:
-            if self._replay is None:
+            if self._answers is None:
                 check_ready(self.config, role)
             for name in self.config.routes_of(role):
                 Rate.of(self._route(name), self._prices)
         self.place.check()
-        if self._replay is None:
+        if self._answers is None:
             plugin("transport", "litellm").preload()
 
     def _roles(self) -> tuple[str, ...]:
@@ -256,7 +275,7 @@ class App:
 
     def _model(self, role: str, recorder: Recorder, stop: threading.Event) -> Model:
         routes = [self._route(name) for name in self.config.routes_of(role)]
-        if not routes and self._replay is not None:
+        if not routes and self._answers is not None:
             routes = [Route("replay", "recorded", allow_unpriced=True)]
         return ModelClient(
             routes,
@@ -266,14 +285,15 @@ class App:
             prices=self._prices,
             redact=self.redact,
             stop=stop,
+            patience=self._patience,
         )
 
     def _route(self, name: str) -> Route:
         return Route.configured(name, self.config.routes[name])
 
     def _transport(self, route: Route) -> Transport:
-        if self._replay is not None:
-            return self._replay
+        if self._answers is not None:
+            return self._answers(route)
         made: Transport = plugin("transport", "litellm")(
             model=route.model, base_url=route.base_url, api_key_env=route.api_key_env, redact=self.redact
         )

@@ -242,6 +242,12 @@ class Life:
         self._issued = text
         return digest(text)
 
+    def _named_ms(self) -> int:
+        """Until when a provider wants to be left alone whose failure was the last word of this run's models, else 0."""
+        kinds = [Kind.MODEL_ASKED, Kind.MODEL_ANSWERED, Kind.MODEL_FAILED]
+        last = self._parts.audit.events(run=self._claim.run, kinds=kinds)[-1:]
+        return max((one.at_ms + int(1000 * one.data.get("retry_after_s", 0)) for one in last), default=0)
+
     def _settle(self, end: End) -> RunReport:
         parts, item = self._parts, self._item
         if not self._issued:
@@ -250,7 +256,7 @@ class Life:
         self._recorder.event(Kind.RUN_ENDED, {"outcome": end.outcome, "exit": int(end.exit), "reason": reason})
         waits = end.settlement is Settlement.DEFERRED and end.exit is not Exit.INTERRUPTED
         delay_s = random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2 ** min(item.generation, 6))) if waits else 0.0  # noqa: S311
-        not_before = parts.clock.now_ms() + int(delay_s * 1000) if waits else 0
+        not_before = max(parts.clock.now_ms() + int(delay_s * 1000), self._named_ms()) if waits else 0
         if end.settlement is Settlement.EXHAUSTED and (closed_ms := parts.closed_ms()):  # the project, not the item
             end, not_before = replace(end, settlement=Settlement.DEFERRED), closed_ms
         feedback = reason[-FEEDBACK_LIMIT:] if end.settlement is Settlement.FAILED else item.feedback

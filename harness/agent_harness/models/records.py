@@ -113,4 +113,6 @@ class CallLog:
         }
         if usage is not None:
             data["usage"] = asdict(usage)
+        if isinstance(fault, ModelFault) and fault.retry_after_s:
+            data["retry_after_s"] = fault.retry_after_s
         self._recorder.event(Kind.MODEL_FAILED, data)

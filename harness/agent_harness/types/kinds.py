@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
     MODEL_ASKED = "model.asked"  # role, call, route, model, history, worst {..}, request (digest), messages [digests]
     MODEL_ANSWERED = "model.answered"  # role, call, route, model, finish, usage {..}, nanousd, prices, seconds, reply
-    MODEL_FAILED = "model.failed"  # role, call, route, model, fault, why, seconds, nanousd (0 unless billed)
+    MODEL_FAILED = "model.failed"  # role, call, route, model, fault, why, seconds, nanousd, usage?, retry_after_s?
 
     COMMAND_STARTED = "command.started"  # where (role run or gate), command
     COMMAND_ENDED = "command.ended"  # where, end, exit_code, bytes, seconds, output (body digest)
