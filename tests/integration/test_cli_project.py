@@ -134,6 +134,9 @@ def test_an_item_is_queued_as_it_was_told(checked, monkeypatch):
         "feedback": "",
         "created_ms": 0,
         "updated_ms": 0,
+        "deliverable": "change",
+        "missing": [],
+        "answer": "",
         "branch": f"harness/{item['id']}",
         "new": True,
     }

@@ -117,23 +117,21 @@ def readable(text: str, what: str, *, lines: bool = False) -> str:
     return text.strip()
 
 
-def text_from(path: str, what: str) -> str:
+def text_from(path: str, what: str, limit: int = TEXT_LIMIT) -> str:
     """A text from a file, or from stdin for `-`: the only case in which stdin is read. Raises UsageError."""
     try:
         if path == "-":
             if sys.stdin is None:
                 raise UsageError(f"{what} was to come from stdin, which is closed")
-            raw = sys.stdin.buffer.read(TEXT_LIMIT + 1)
+            raw = sys.stdin.buffer.read(limit + 1)
         else:
             with Path(path).open("rb") as file:
-                raw = file.read(TEXT_LIMIT + 1)
+                raw = file.read(limit + 1)
         text = raw.decode()
     except OSError as error:
         raise UsageError(f"cannot read {what} from {path}", why=error.strerror or "") from None
     except UnicodeDecodeError:
         raise UsageError(f"cannot read {what} from {path}", why="it is not UTF-8 text") from None
-    if len(raw) > TEXT_LIMIT:
-        raise UsageError(
-            f"{what} in {path} is longer than {TEXT_LIMIT} bytes", next="say it shorter, or point to a file"
-        )
+    if len(raw) > limit:
+        raise UsageError(f"{what} in {path} is longer than {limit} bytes", next="say it shorter, or point to a file")
     return text

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +15,19 @@ from agent_harness.cli.events import event_line
 from agent_harness.cli.opening import Db, Json, Sets, noun, opened, readable, text_from
 from agent_harness.cli.output import emit, line, plain, say, table, when
 from agent_harness.errors import UsageError
-from agent_harness.types import NANO, Allowance, Check, CheckKind, Item, ItemState, Limits, NewItem, dollars
+from agent_harness.types import (
+    JSON,
+    NANO,
+    Allowance,
+    Check,
+    CheckKind,
+    Deliverable,
+    Item,
+    ItemState,
+    Limits,
+    NewItem,
+    dollars,
+)
 
 if TYPE_CHECKING:
     from agent_harness.config import Config
@@ -59,6 +74,9 @@ def add(  # noqa: PLR0913 - one parameter per option
         list[str] | None, typer.Option(metavar="GLOB", help="Let the change touch protected paths. Repeatable.")
     ] = None,
     id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The item's id, instead of a made one.")] = None,
+    answer: Annotated[
+        bool, typer.Option("--answer", help="It ends in a cited answer, not in a change; it needs no checks.")
+    ] = False,
     sets: Sets = None,
     db: Db = None,
     as_json: Json = False,
@@ -78,12 +96,13 @@ def add(  # noqa: PLR0913 - one parameter per option
         allow=tuple(allow or ()),
         allow_paths=tuple(readable(one, "--allow-path") for one in allow_path or ()),
         id=id,
+        deliverable=Deliverable.ANSWER if answer else Deliverable.CHANGE,
     )
     money = ceiling(usd)
     if seconds is not None and not 0 < seconds < float("inf"):
         raise UsageError("--seconds must be a number above 0")
     with opened(sets, db) as app_:
-        if new.checks is None and not app_.config.project.checks:
+        if not answer and new.checks is None and not app_.config.project.checks:
             raise UsageError(
                 f"the item {new.title!r} has no checks and neither has the project",
                 why="nothing could tell whether a change is right",
@@ -153,8 +172,15 @@ def show(item: Id, *, sets: Sets = None, db: Db = None, as_json: Json = False) -
     with opened(sets, db) as app_:
         found = app_.queue.get(item)
         events = app_.audit.events(item=found.id)
-    text = "\n".join([described(found), "", *map(event_line, events)])
-    emit({"item": plain(found), "events": plain(events)}, as_json, text)
+        answer = json.loads(app_.audit.body(found.answer)) if found.answer else None
+    told = ["", answer["answer"], *cited(answer["evidence"])] if answer else []
+    text = "\n".join([described(found), *told, "", *map(event_line, events)])
+    emit({"item": plain(found), "answer": answer, "events": plain(events)}, as_json, text)
+
+
+def cited(evidence: Sequence[JSON]) -> list[str]:
+    """Citations for people."""
+    return [f"- {line(one['says'])} ({line(one['shown'])})" for one in evidence]
 
 
 def described(item: Item) -> str:
@@ -168,7 +194,8 @@ def described(item: Item) -> str:
         ("attempts", f"{item.generation} ({item.failures} failed, {item.losses} lost)"),
         ("not before", when(item.not_before_ms) if item.not_before_ms else ""),
         ("base", item.base or ""),
-        ("branch", item.branch),
+        ("branch", item.branch if item.deliverable is Deliverable.CHANGE else ""),
+        ("ends in", "an answer" if item.deliverable is Deliverable.ANSWER else ""),
         ("depends on", ", ".join(item.depends_on)),
         ("priority", item.priority or ""),
         ("key", item.key or ""),
@@ -184,6 +211,71 @@ def described(item: Item) -> str:
         ("brief", item.brief),
     ]
     return "\n".join(f"{name:<11} {line(str(value))}" for name, value in rows if value)
+
+
+@app.command("import")
+def import_items(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A plan, a checklist, or issues as JSON; - is stdin.")],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be queued; queue nothing.")] = False,
+    done: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Import this item as done, by its id in the file. Repeatable."),
+    ] = None,
+    sets: Sets = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Queue what a file holds, all or none. Plans that `survey` wrote, Markdown checklists, and GitHub issues as
+    `gh issue list --json number,title,body,state,url` prints them. Importing a file again changes nothing."""
+    from agent_harness import importing
+
+    source = importing.parse(text_from(file, "the items", importing.LIMIT))
+    with opened(sets, db) as app_:
+        name, items = named(file, app_.root), app_.queue.items()
+        known = {one.key: one for one in items}
+        new = importing.new_items(source, name, done=done or (), taken={one.id for one in items})
+        if not app_.config.project.checks:
+            importing.need_checks([one for one in new if one.key not in known])
+        placed = dict(zip(new, app_.queue.add_all(new), strict=True)) if not dry_run else {}
+        asked = [known[one.key] for one in new if one.done and one.key in known]
+    rows = [row(one, placed[one] if placed else (known.get(one.key), one.key not in known)) for one in new]
+    for one in source.skipped:
+        where = f"line {one.line}: " if one.line else ""
+        say(f"not taken as it stands: {where}{one.why}" + (f": {line(one.text, 80)}" if one.text else ""))
+    for item in (one for one in asked if one.state is not ItemState.DONE):
+        say(f"{item.key} is queued already, and not done there: agent-harness queue done {item.id} --reason TEXT")
+    fresh = sum(one["new"] for one in rows)
+    say(f"{'would queue' if dry_run else 'queued'} {fresh}; {len(rows) - fresh} known already")
+    shown = [(one["id"] or "-", one["state"], "" if one["new"] else "known", one["key"], one["title"]) for one in rows]
+    emit({"items": rows, "skipped": source.skipped}, as_json, table(("ID", "STATE", "", "KEY", "TITLE"), shown))
+
+
+def named(file: str, root: Path) -> str:
+    """What the keys of a file's items begin with: the same from whatever folder it is imported."""
+    path = Path(file).resolve()
+    return "stdin" if file == "-" else str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def row(new: NewItem, placed: tuple[Item | None, bool]) -> dict[str, Any]:
+    """An imported item for the table; one that is not queued yet has the state it would have."""
+    item, fresh = placed
+    state = item.state if item else ItemState.DONE if new.done else ItemState.BLOCKED if new.needs else ItemState.READY
+    return {"id": item.id if item else new.id, "key": new.key, "title": new.title, "state": state, "new": fresh}
+
+
+@app.command()
+def done(
+    item: Id,
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="What shows it. Goes into the log.")],
+    sets: Sets = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Declare that an item is done, though no run of it was. What waits for it goes on."""
+    with opened(sets, db) as app_:
+        moved(app_.queue.finish(item, readable(reason, "--reason")), as_json)
 
 
 @app.command()

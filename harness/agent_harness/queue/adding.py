@@ -37,7 +37,7 @@ def insert(
         else:
             placed.append((known, False))
     fresh = {item: _keyed(tx, draft, keys) for item, draft in fresh.items()}
-    states = _states(tx, fresh)
+    states = _states(tx, fresh) | {item: ItemState.DONE for item, draft in fresh.items() if draft.done}
     waiters = _waiters(tx, keys)
     _check_cycles(tx, fresh, waiters)
     for item, draft in fresh.items():

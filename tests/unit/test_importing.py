@@ -1,0 +1,136 @@
+"""Checklists and issue lists, also by people who mean no good."""
+
+import json
+import time
+
+import pytest
+
+from agent_harness.errors import NothingToDo, UsageError
+from agent_harness.importing import LONGEST_BRIEF, MOST_ITEMS, new_items, parse
+from agent_harness.plans import Plan, PlanItem, write
+
+LIST = """\ufeff# Roadmap\r
+intro\r
+## Phase 1\r
+1. [ ] Do A\r
+   more on A
+   ```
+   - [ ] not an item
+   ```
+\t- [x] a part\x07 of A
+\t  told in tabs
+### Details of A
+prose on A
+* [X] Do B
+- [ ]
+<!--
+- [ ] hidden
+-->
+## Phase 2
++ [ ] Do B
+## Empty
+lost
+"""
+
+
+def test_a_checklist_keeps_prose_nesting_and_order():
+    source = parse(LIST)
+    a, part, b, again = source.plan.items
+    assert [one.id for one in (a, part, b, again)] == ["do-a", "a-part-of-a", "do-b", "do-b-2"]
+    assert a.depends_on == ("a-part-of-a",)
+    for text in ("From: Roadmap / Phase 1", "more on A", "- [ ] not an item", "### Details of A", "prose on A"):
+        assert text in a.brief
+    assert part.brief.split("\n") == ["Part of: Do A", "", "      told in tabs"]
+    assert [one.done for one in source.plan.items] == [False, True, True, False]
+    assert "- [ ]" in b.brief and "- [ ] hidden" in b.brief
+    assert [(one.line, one.text) for one in source.skipped] == [
+        (2, "intro"),
+        (9, "\t- [x] a part\ufffd of A"),
+        (20, "## Empty"),
+        (21, "lost"),
+    ]
+
+
+def test_every_line_is_in_an_item_or_named():
+    source = parse(LIST)
+    taken = "\n".join(text for item in source.plan.items for text in (item.title, item.brief))
+    named = {one.line for one in source.skipped}
+    for number, line in enumerate(LIST.replace("\ufeff", "").split("\n"), 1):
+        text = line.strip().lstrip("#*+-1. ").removeprefix("[ ] ").removeprefix("[x] ").removeprefix("[X] ")
+        assert not text or number in named or text.replace("\x07", "\ufffd") in taken, line
+
+
+def issue(number, title="t", **more):
+    return {"number": number, "title": title, "body": "", "state": "OPEN", "url": f"https://github.com/o/r/issues/{number}", **more}  # fmt: skip
+
+
+def test_issues_of_either_tool():
+    gh = [
+        issue(1, body="Depends on #2 and #9.\r\nBlocked by: #1, #3"),
+        issue(2, state="CLOSED", stateReason="COMPLETED"),
+        issue(3, state="CLOSED", stateReason="NOT_PLANNED"),
+        issue(4, url="https://github.com/o/r/pull/4"),
+        issue(1, "twice"),
+        {"title": "no number"},
+        issue(5, "  "),
+        issue(6, "bell\x07", body=None),
+    ]
+    source = parse("\n" + json.dumps(gh))
+    assert [(one.id, one.done, one.depends_on) for one in source.plan.items] == [
+        ("1", False, ("2", "9", "3")),
+        ("2", True, ()),
+        ("6", False, ()),
+    ]
+    said = " | ".join(one.why for one in source.skipped)
+    for words in ("#3 t: it was closed as not planned", "#4 t: it is a pull request", "#1 twice: it stands in the list twice", "entry 6: it is no issue", "#5 : its title is empty", "#6 bell\ufffd: control"):  # fmt: skip
+        assert words in said
+    (first, second, _) = new_items(source, "x.json", done=(), taken={"issue-2"})
+    assert (first.key, first.id, first.needs) == ("o/r#1", "issue-1", ("o/r#2", "o/r#9", "o/r#3"))
+    assert (second.id, second.done) == (None, True) and "issues/1" in first.brief
+
+    api = {**issue(7, "api"), "html_url": "https://github.com/o/r/issues/7", "url": "https://api.github.com/repos/o/r/issues/7", "state": "closed", "state_reason": "duplicate"}  # fmt: skip
+    pages = f"[{json.dumps(api)}]\n[{json.dumps(issue(8, pull_request={}))},\n{json.dumps(issue(9))}]"
+    source = parse(pages)
+    assert [one.id for one in source.plan.items] == ["9"]
+    assert [one.why.split(": ")[1] for one in source.skipped] == ["it was closed as duplicate", "it is a pull request"]
+
+
+def test_a_cycle_is_refused_with_its_path():
+    items = tuple(PlanItem(one, one, depends_on=(two,)) for one, two in [("a", "b"), ("b", "c"), ("c", "a")])
+    with pytest.raises(UsageError, match=r"a -> b -> c -> a|b -> c -> a -> b|c -> a -> b -> c"):
+        new_items(parse(write(Plan("g", items=items))), "p", done=(), taken=())
+
+
+def test_a_brief_holds_all_that_a_plan_says():
+    plan = Plan("g", items=(PlanItem("a", "t", "b", acceptance=("x1",), risk="low: x2", paths=("x3",), evidence=("x4",)),), assumptions=("x5",))  # fmt: skip
+    (new,) = new_items(parse(write(plan)), "p", done=("a",), taken=())
+    assert all(f"x{n}" in new.brief for n in range(1, 6)) and new.done
+    with pytest.raises(UsageError, match="no item 'z'"):
+        new_items(parse(write(plan)), "p", done=("z",), taken=())
+
+
+@pytest.mark.parametrize("text", ["", "no box\n- at all\n", "[]", '{"a": 1}', "[" * 100_000, "- [ ]\n"])
+def test_nothing_is_nothing_to_do(text):
+    with pytest.raises(NothingToDo):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- [ ] a\n" * (MOST_ITEMS + 1),
+        "- [ ] a\n" + " b" * LONGEST_BRIEF,
+        "#" + " " * 5_000_000 + "x\n- [ ] " + " " * 5_000_000,
+        "```\n" * 100_000,
+        "- [ ] a\n" + "  - `" + "`" * 5_000_000,
+        "\\" * 10_000_000,
+    ],
+    ids=["items", "brief", "spaces", "fences", "ticks", "slashes"],
+)
+def test_hostile_files_are_refused_in_no_time(text):
+    began = time.process_time()
+    with pytest.raises((UsageError, NothingToDo)):
+        parse(text)
+    with pytest.raises((UsageError, NothingToDo)):
+        parse("<!-- agent-harness plan 1 -->\n" + text)
+    assert time.process_time() - began < 4
