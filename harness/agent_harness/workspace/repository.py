@@ -101,7 +101,7 @@ class HarnessRepository:
                 how = "make it against that commit, or name the one it was made against: --base REF"
                 raise UsageError(f"the patch does not apply to {base[:12]}", why=done.why, next=how)
             tree = git.line("write-tree")
-        commit = self.commit_tree(tree, base, "A patch to be reviewed")
+        commit = self.commit_tree(tree, base, "")  # no message: a story is told by --claims
         self.keep(f"{_BASES}/{commit}", commit)
         return commit
 
