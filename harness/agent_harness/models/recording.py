@@ -2,7 +2,8 @@
 
 One JSON object a line, the first a header. A line holds what was new in a request since the role's last call, and what
 came back: a reply, or the fault. The file itself is the only state: a recorder reads what others wrote before it adds
-a line, under a file lock, so several transports, threads and processes may record into one file.
+a line, under a file lock, so several transports, threads and processes may record into one file. Items that were
+recorded side by side may be replayed one after the other.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,7 +34,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One call of a role. `messages` are those from index `start` of the history on."""
+    """One call of a role. `messages` are those from index `start` of the history on; `history` is all of it (once read)."""
 
     role: str
     call: int
@@ -42,6 +43,7 @@ class Exchange:
     tools: str
     reply: Reply | None
     fault: ModelFault | None
+    history: tuple[Message, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The line of the file."""
@@ -102,7 +104,9 @@ class Recording:
             if self._line == 0:
                 file.write(_line({"format": FORMAT, "version": VERSION}))
             before = self._histories.get(request.role, [])
-            start = len(before) if list(messages[: len(before)]) == before else 0
+            start = next(
+                (at for at, pair in enumerate(zip_longest(before, messages)) if pair[0] != pair[1]), len(before)
+            )
             call = len(self.exchanges.get(request.role, ())) + 1
             tools = tools_digest(request.tools)
             exchange = Exchange(request.role, call, start, messages[start:], tools, reply, fault)
@@ -119,8 +123,9 @@ class Recording:
             where = f"line {self._line} of the recording {self.path} cannot be read"
             raise ConfigError(where, why=why, next="record the run again") from None
         if exchange is not None:
-            self.exchanges.setdefault(exchange.role, []).append(exchange)
-            self._histories.setdefault(exchange.role, [])[exchange.start :] = exchange.messages
+            history = self._histories.setdefault(exchange.role, [])
+            history[exchange.start :] = exchange.messages
+            self.exchanges.setdefault(exchange.role, []).append(replace(exchange, history=tuple(history)))
 
     def _parse(self, raw: bytes) -> Exchange | None:
         """The exchange of a line, None for the header."""
@@ -128,8 +133,10 @@ class Recording:
             raise ValueError("the line is cut off")
         data = json.loads(raw)
         if self._line == 1:
-            if (data["format"], data["version"]) != (FORMAT, VERSION):
-                raise ValueError(f"not a {FORMAT} of version {VERSION}")
+            if data["format"] != FORMAT:
+                raise ValueError(f"it is no {FORMAT}")
+            if data["version"] != VERSION:
+                raise ValueError(f"it is of version {data['version']!r}, and this program reads version {VERSION}")
             return None
         exchange = Exchange.from_json(data)
         due = len(self.exchanges.get(exchange.role, ())) + 1
@@ -174,7 +181,7 @@ class RecordingTransport:
 
 
 class ReplayTransport:
-    """The port Transport over a recording: for each role its calls in order, for every route the same.
+    """The port Transport over a recording: for each role the next of its calls that fits, for every route the same.
 
     Raises ConfigError for a file that cannot be read whole; ReplayDrift when a call is not the one that was recorded.
     """
@@ -186,42 +193,48 @@ class ReplayTransport:
         if not self._recording.exchanges:
             raise ConfigError(f"the recording {path} holds no call", next="record the run again")
         self._lock = threading.Lock()
-        self._served: dict[str, int] = {}
-        self._before: dict[str, tuple[Message, ...]] = {}
+        self._left = {role: list(exchanges) for role, exchanges in self._recording.exchanges.items()}
+        self._same: set[tuple[Message | None, Message | None]] = set()
 
     def send(self, request: ModelRequest, timeout_s: float) -> Reply:
         """The next recorded answer of the role, or its recorded fault."""
         del timeout_s
         with self._lock:
-            number = self._served.get(request.role, 0) + 1
-            recorded = self._recording.exchanges.get(request.role, [])
-            if number > len(recorded):
-                raise ReplayDrift(
-                    f"the recording has no call {number} of the {request.role}",
-                    why=f"{self._recording.path} holds {len(recorded)}",
-                    next="record the run again",
-                )
-            exchange = recorded[number - 1]
-            self._compare(exchange, request)
-            self._served[request.role] = number
-            self._before[request.role] = request.messages
+            exchange = self._next(request)
+            self._left[request.role].remove(exchange)
         if exchange.reply is None:
             raise exchange.fault or AssertionError
         return exchange.reply
 
-    def _compare(self, exchange: Exchange, request: ModelRequest) -> None:
+    def _next(self, request: ModelRequest) -> Exchange:
+        """The first call not yet served that was this one; the drift from the nearest where there is none."""
+        left, recorded = self._left.get(request.role, []), self._recording.exchanges.get(request.role, [])
+        drifts: list[tuple[int, ReplayDrift]] = []
+        for exchange in left:
+            if (drift := self._drift_from(exchange, request)) is None:
+                return exchange
+            drifts.append(drift)
+        if drifts:
+            raise max(drifts, key=lambda drift: drift[0])[1]
+        raise ReplayDrift(
+            f"the recording has no call {len(recorded) + 1} of the {request.role}",
+            why=f"{self._recording.path} holds {len(recorded)}",
+            next="record the run again",
+        )
+
+    def _drift_from(self, exchange: Exchange, request: ModelRequest) -> tuple[int, ReplayDrift] | None:
+        """The first message that is another one, with what to say of it."""
         where = f"call {exchange.call} of the {exchange.role} is not what was recorded"
         if exchange.tools != tools_digest(request.tools):
-            raise _drift(f"{where}: the tools differ", exchange.tools, tools_digest(request.tools))
-        before = self._before.get(request.role, ())[: exchange.start]
-        pairs = [
-            *zip_longest(before, request.messages[: exchange.start]),
-            *zip_longest(exchange.messages, request.messages[exchange.start :]),
-        ]
-        for index, (then, now) in enumerate(pairs):
-            found = first_difference(_as_text(then), self._redact(_as_text(now)))
+            return -1, _drift(f"{where}: the tools differ", exchange.tools, tools_digest(request.tools))
+        for index, pair in enumerate(zip_longest(exchange.history, request.messages)):
+            if pair[0] == pair[1] or pair in self._same:
+                continue
+            found = first_difference(_as_text(pair[0]), self._redact(_as_text(pair[1])))
             if found is not None:
-                raise _drift(f"{where}: message {index}, line {found[0]}", found[1], found[2])
+                return index, _drift(f"{where}: message {index}, line {found[0]}", found[1], found[2])
+            self._same.add(pair)
+        return None
 
 
 def _drift(what: str, recorded: str, now: str) -> ReplayDrift:
