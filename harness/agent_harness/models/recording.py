@@ -34,7 +34,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One call of a role. `messages` are those from index `start` of the history on; `history` is all of it (once read)."""
+    """One call of a role. `messages` are those from index `start` of `history` on, which is there once read."""
 
     role: str
     call: int
