@@ -56,6 +56,11 @@ def caught(review: Review) -> bool:
     return bug is not None and review.report.verdict == "fail" and any(hit(one, bug) for one in blocking)
 
 
+def right(review: Review) -> bool:
+    """The verdict that the truth asks for: a fault caught, a clean change passed."""
+    return caught(review) if review.case.bug else review.report.verdict == "pass"
+
+
 def score(reviews: Sequence[Review]) -> Score:
     """All that can be said of a reviewer by its reviews."""
     buggy = [one for one in reviews if one.case.bug]
