@@ -27,7 +27,7 @@ from agent_harness.types import Limits, Mode, Role, Spend
 WIDE = 1 << 53
 ITEMS = 20
 WORST = 20_000_000
-NANO_PER_RUN = 12_000_017
+NANO_PER_RUN = 9_000_017
 """The project's ceiling for each run: less than they would use, so that it is reached."""
 
 JOURNAL = (

@@ -78,7 +78,7 @@ def root(
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    gc.set_threshold(100_000, 50, 50)  # imports make what stays: to look through it again and again was a fifth of a start
+    gc.set_threshold(100_000, 50, 50)  # what imports make stays: looking through it was a fifth of every start
     for number in (0, 1, 2):
         hold(number)
     for stream in (sys.stdout, sys.stderr):
