@@ -2,6 +2,7 @@
 
 In a test module: `from agent_harness_sandbox.conformance import *`, and a fixture `make_sandbox` that gives a
 `MakeSandbox` and closes what it made. Each function is one promise; nothing here knows how a sandbox is built.
+What an attacker tries is in attacks.py, to be imported beside it.
 """
 
 from __future__ import annotations
@@ -59,43 +60,6 @@ LEFT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'slee[p] 7
 PYTHON = "${PYTHON:-python3}"
 """For the probes inside; an image that hides it from the exec server names it in this variable."""
 REPOSITORY = "git init -q . && echo 1 >f && git add f && git commit -qm one && echo 2 >f && git commit -qam two"
-TRIED = """
-import os, socket, ctypes, sys
-libc = ctypes.CDLL(None, use_errno=True)
-def syscall(name, *args):
-    if libc.syscall(*args) >= 0 or ctypes.get_errno() not in (1, 13, 38):  # not permitted, denied, or unknown
-        print("OPEN", name, ctypes.get_errno())
-def tried(name, call, *args):
-    try:
-        call(*args)
-    except OSError:
-        return
-    print("OPEN", name)
-"""
-
-CALLS = """io_uring 425 4 0
-bpf 321 0 0 0
-perf 298 0 0 -1 -1 0
-keyctl 250 0 0
-add_key 248 0 0 0 0 0
-user_namespace 272 0x10000000
-userfaultfd 323 1
-fanotify 300 0 0
-mount 165 0 0 0 0 0
-fsopen 430 0 0
-chroot 161 0
-setns 308 0 0
-open_by_handle 304 0 0 0
-read_memory 310 1 0 0 0 0 0
-trace 101 16 1 0 0
-take_descriptor 438 os.pidfd_open(1) 0 0"""
-"""Doors that have no use here, by their numbers on x86-64."""
-
-
-def _python(lines: str) -> str:
-    return f"{PYTHON} - <<'PYTHON'\n{TRIED}{lines}\nPYTHON"
-
-
 # --- how commands end ---------------------------------------------------------------------------------------
 
 
@@ -228,22 +192,6 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_answers_cannot_be_forged(make_sandbox: MakeSandbox) -> None:
-    """A child reaches neither the stream nor the server's memory; what it writes stays output."""
-    box = make_sandbox()
-    frame = r"\000\000\000\002\000\000\000\000{}"
-    result = box.run(f"for f in $(seq 1 12); do printf '{frame}' >&$f; done 2>/dev/null; false")
-    assert result.exit_code == 1
-    assert b"{}" in result.head
-    peeks = (
-        "cat /proc/1/mem; ls /proc/1/fd/; cat /proc/1/environ; for i in 0 1 2 100 101; do echo x >/proc/1/fd/$i; done"
-    )
-    box.run(peeks)
-    opened = box.text(_python('tried("mem", open, "/proc/1/mem"); tried("fd", os.listdir, "/proc/1/fd")'))
-    assert opened == ""
-    box.alive()
-
-
 def test_scripts_of_any_length_and_content(make_sandbox: MakeSandbox) -> None:
     """Longer than the kernel takes for an argument; a zero byte is an error of the command (not of the sandbox)."""
     box = make_sandbox()
@@ -361,10 +309,6 @@ def test_read_only_is_the_kernels(make_sandbox: MakeSandbox) -> None:
         "unshare -Urm mount -o remount,rw /workspace; true"
     )
     box.run(writes)
-    python = (
-        'tried("open", open, "/workspace/f", "r+"); tried("tmpfile", os.open, "/workspace", os.O_TMPFILE | os.O_RDWR)'
-    )
-    assert box.text(_python(python)) == ""
     with pytest.raises(PermissionError):
         box.sandbox.write_file("f", b"x")
     with pytest.raises(PermissionError):
@@ -383,57 +327,13 @@ def test_the_sandbox_itself_leaves_no_trace(make_sandbox: MakeSandbox) -> None:
 
 
 def digest(tree: Path) -> str:
+    """Names, modes, owners, times and contents of a tree."""
     lines = []
     for path in sorted(tree.rglob("*")):
         found = path.lstat()
         data = path.read_bytes() if path.is_file() else b""
         lines.append(repr((str(path.relative_to(tree)), found.st_mode, found.st_uid, found.st_mtime_ns, data)))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def test_the_rest_of_the_file_system_is_read_only(make_sandbox: MakeSandbox) -> None:
-    """Nothing to change but the workspace and the temporary places; no socket, no setuid program, no device."""
-    box = make_sandbox()
-    places = "/ /etc /usr /usr/bin /opt /root /dev /sys /proc/sys/kernel /sys/fs/cgroup"
-    assert box.text(f"(for d in {places}; do touch $d/x && echo OPEN $d; done) 2>/dev/null; true") == ""
-    knobs = "/proc/sys/kernel/core_pattern /proc/sysrq-trigger /proc/sys/vm/drop_caches"
-    assert box.text(f"for f in {knobs}; do (echo x >$f) 2>/dev/null && echo OPEN $f; done; true") == ""
-    assert box.text("find / -xdev \\( -type s -o -perm /6000 -type f \\) 2>/dev/null; true") == ""
-    assert (
-        box.text("mknod /tmp/disk b 254 0 2>/dev/null && echo OPEN; cat /proc/kcore 2>/dev/null | head -c 1; true")
-        == ""
-    )
-
-
-def test_no_privilege_and_few_system_calls(make_sandbox: MakeSandbox) -> None:
-    """No capability, none to gain, and the doors that have no use are shut."""
-    box = make_sandbox()
-    status = dict(
-        line.split(":\t") for line in box.text("grep -E '^(Cap|NoNew|Seccomp:|Uid)' /proc/self/status").splitlines()
-    )
-    assert {int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb")} == {0}
-    assert (status["NoNewPrivs"], status["Seccomp"], status["Uid"].split()[0]) == ("1", "2", str(box.uid))
-    lines = [f'syscall("{call.split()[0]}", {", ".join(call.split()[1:])})' for call in CALLS.splitlines()]
-    families = ((40, 1), (38, 5), (17, 3), (2, 3))  # vsock, kernel crypto, packets, raw
-    lines += [f'tried("family {family}", socket.socket, {family}, {kind})' for family, kind in families]
-    lines += ['tried("root", os.setuid, 0)', 'tried("clock", __import__("time").clock_settime, 0, 0.0)']
-    assert box.text(_python("\n".join(lines))) == ""
-
-
-def test_no_network(make_sandbox: MakeSandbox) -> None:
-    """Names, addresses of either family, and the address where clouds keep credentials (case 115)."""
-    box = make_sandbox()
-    targets = [
-        ("1.1.1.1", 53),
-        ("169.254.169.254", 80),
-        ("2606:4700:4700::1111", 53),
-        ("172.17.0.1", 22),
-        ("10.0.0.1", 80),
-    ]
-    lines = [f'tried("{host}", socket.create_connection, ("{host}", {port}), 2)' for host, port in targets]
-    lines.append('tried("names", socket.getaddrinfo, "example.org", 80)')
-    assert box.text(_python("\n".join(lines))) == ""
-    assert box.text("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '") == "lo"
 
 
 def test_nothing_of_the_controllers_environment(make_sandbox: MakeSandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ put() { # name-beside steps
 
 keep() { # path old-paths: a whole output
   local path=$1
-  shift && rm -f "$@"
+  shift && rm -rf "$path" "$@" # a FIFO there would wait for a reader for ever
   mkdir -p "${path%/*}"
   set -C
   cat >"$path" || [ -s "$path" ]
@@ -126,7 +126,7 @@ sweep() {
 run() { # nonce folder bytes script variables: one command; the bytes are a script too long for an argument
   local child watcher code before state=exited
   _ah_nonce=$1 _ah_stop=
-  (($3 == 0)) || _ah_take "$3" | { cat >$_ah_script; cat >/dev/null; }
+  (($3 == 0)) || _ah_take "$3" | { rm -rf $_ah_script && cat >$_ah_script; cat >/dev/null; }
   _ah_kills
   before=$_ah_oom
   printf 1000 >&4 # the kernel's victim is the command, never this process

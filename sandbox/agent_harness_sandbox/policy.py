@@ -169,6 +169,7 @@ def _host_config(spec: SandboxSpec) -> dict[str, Any]:
         "CpuQuota": int(spec.cpus * 100_000),
         "PidsLimit": spec.pids,
         "ShmSize": SHM,
+        "Sysctls": {"kernel.shm_rmid_forced": "1"},  # memory that no process holds would outlive every sweep
         "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in limits.items()],
         "LogConfig": {"Type": "none", "Config": {}},
         "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},

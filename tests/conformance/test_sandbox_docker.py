@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from agent_harness_sandbox.attacks import *  # noqa: F403
 from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.conformance import *  # noqa: F403
 from agent_harness_sandbox.image import OWN_IMAGE
