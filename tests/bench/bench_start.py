@@ -84,7 +84,9 @@ def start(*, replay: bool) -> Split:
         words = ["--replay", str(demo.RECORDING)] if replay else []
         command = [sys.executable, "-m", "agent_harness.cli.main", "run", "--item", item.id, *words]
         began, began_ms = time.monotonic(), time.time_ns() / 1e6
-        subprocess.run(command, cwd=root, capture_output=True, check=False)
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        if not replay and not server.requests:
+            sys.exit(f"no request came: {done.stderr}")
         with App.open(loaded.config, loaded.root) as app:
             events = app.audit.events(item=item.id)
         first = None if replay else server.requests[0].at - began

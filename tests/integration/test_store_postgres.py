@@ -14,10 +14,13 @@ import pytest
 from sqlalchemy import text
 
 from agent_harness.clock import SystemClock
-from agent_harness.errors import StoreFault
+from agent_harness.config import BudgetSettings
+from agent_harness.errors import LimitReached, StoreFault
+from agent_harness.spending import Spending
 from agent_harness.store import Store, migrate
-from agent_harness.types import ItemState, NewItem, Settlement
+from agent_harness.types import ItemState, Limits, NewItem, Settlement, Spend
 from fakes.queues import Desk
+from fakes.spenders import role, storm
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 pytestmark = pytest.mark.skipif(
@@ -153,3 +156,22 @@ def _schema(tx):
         *map(tuple, tx.execute(text("SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'public'::regnamespace")).all()),
         *map(tuple, tx.execute(text("SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal")).all()),
     }  # fmt: skip
+
+
+def test_the_workers_of_one_server_have_one_budget(url):
+    told = storm(url, 120, processes=3)
+    assert told["used of the ceiling"] > 0.5
+    desk = Desk.open(url, clock=SystemClock())
+    spending = Spending(desk.store, desk.clock, BudgetSettings(per="month"))
+    limits = Limits(2, 100, 100, 60.0)
+    desk.add("a")
+    run = spending.budget("r", "a", limits, role(limits))
+    run.reserve(Spend(1, 1, 1))
+    run.settle(run.reserve(Spend(1, 60, 60)), Spend(1, 50, 50))
+    assert spending.spent_on("a") == Spend(2, 51, 51)
+    with pytest.raises(LimitReached, match="2 of 2 steps"):
+        spending.budget("s", "a", limits, role(limits)).reserve(Spend(1, 1, 1))
+    desk.queue.retry("a")
+    assert spending.spent_on("a") == Spend()
+    assert spending.recover() == 0
+    desk.store.close()
