@@ -91,7 +91,7 @@ def test_review_judges_a_diff_by_the_bases_configuration(desk):  # noqa: F811
         git(desk.folder, *who, "commit", "-qam", "fix")
         out, err = cli(desk, "review", "--base", "HEAD^", "--json")
     report = json.loads(out)
-    assert (report["exit"], report["review"]["verdict"]) == (0, "pass"), err
+    assert (report["exit"], report["verdict"]) == (0, "pass"), err
 
 
 def test_the_demo_delivers(tmp_path):

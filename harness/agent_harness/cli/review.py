@@ -138,7 +138,7 @@ def publish(report: ReviewReport, outs: Sequence[Out], root: str) -> None:
                 elif path:
                     number, fresh = tempfile.mkstemp(dir=path.parent)
                     with open(number, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-                        file.write(text)
+                        file.write(text.rstrip("\n") + "\n")
                     Path(fresh).chmod(0o644)
                     Path(fresh).replace(path)
                 else:
