@@ -214,7 +214,7 @@ class Environment:
     recorder: Recorder
     clock: Clock
     redact: Callable[[str], str]
-    observation_bytes: int = 8 << 10
+    observation_bytes: int = 6 << 10
     history_chars: int = 100_000
     protocol: str = "tools"
     screen: Callable[[str], str] = unscreened

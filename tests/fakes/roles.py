@@ -56,7 +56,7 @@ class RoleKit:
     redact: Callable[[str], str] = str
     protocol: str = "tools"
     screen: Callable[[str], str] = unscreened
-    observation_bytes: int = 8 << 10
+    observation_bytes: int = 6 << 10
     history_chars: int = 100_000
     folders: Path | None = None
     sandbox: FakeSandbox = field(init=False)
