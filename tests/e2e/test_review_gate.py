@@ -119,7 +119,7 @@ def critic(word: str = "fail") -> dict[str, list]:
         "critic": [
             *look,
             scripts.verdict(word, findings=findings),
-            scripts.after_story(word, story="fix"),
+            scripts.after_story(word),
         ]
     }
 
@@ -269,11 +269,10 @@ def test_a_real_package_goes_from_diff_to_sarif(package, tmp_path, schema):
     wrong = git(case.path, "show", "wrong:" + package.file) + "\n"
     quote, line = changed_place(old, wrong)
     finding = {**BAD, "path": package.file, "quote": quote, "title": f"{package.name} is only half mended by this"}
-    story = package.brief.split(".")[0]
     script = [
         scripts.bash(f"diff -u /base/{package.file} /workspace/{package.file}; git log --oneline | head -3"),
         scripts.verdict("fail", findings=(finding,)),
-        scripts.after_story("fail", story=story),
+        scripts.after_story("fail"),
     ]
     answers = tmp_path / "answers.jsonl"
     route = {
@@ -305,7 +304,7 @@ def test_a_real_package_goes_from_diff_to_sarif(package, tmp_path, schema):
     code, again = review("wrong", "replayed.sarif", "--replay", str(answers))
     assert (code, again["results"]) == (1, run["results"])
 
-    clean = [script[0], scripts.verdict("pass"), scripts.after_story("pass", story=story)]
+    clean = [script[0], scripts.verdict("pass"), scripts.after_story("pass")]
     with OpenAIServer({"critic": clean}) as server:
         code, run = review("right", "clean.sarif", AGENT_HARNESS_ROUTES__MAIN__BASE_URL=server.base_url)
     assert (code, run["results"], run["properties"]["verdict"]) == (0, [], "pass")
