@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
-from fakes.openai_server import call
+from fakes.openai_server import Seen, call
 
 SPLIT_FIX = {
     "old": "    share = round(total / people)\n    return [share] * people\n",
@@ -37,10 +39,15 @@ def verdict(word: str = "pass", *, findings: tuple[Any, ...] = (), **more: Any) 
     return call("submit", said | more)
 
 
-def after_story(word: str = "pass", *, story: str = "cents", **more: Any) -> dict[str, Any]:
-    """What it says once it was told the story, in which the words `story` stand."""
-    claim = {"statement": story, "support": "not_checked", "why": "It says nothing of the code."}
-    return verdict(word, **({"claims": [claim]} | more))
+def after_story(word: str = "pass", *, story: str = "", **more: Any) -> Callable[[Seen], dict[str, Any]]:
+    """What it says once it was told the story: of the words `story` that stand in it, or of its first line."""
+
+    def entry(seen: Seen) -> dict[str, Any]:
+        told = story or re.findall(r"<story \w+>\n(.+)", seen.messages[-1]["content"])[0][:600]
+        claim = {"statement": told, "support": "not_checked", "why": "It says nothing of the code."}
+        return verdict(word, **({"claims": [claim]} | more))
+
+    return entry
 
 
 IMPLEMENTER = [

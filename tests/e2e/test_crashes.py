@@ -17,7 +17,7 @@ from e2e.test_killed_worker import containers
 pytestmark = pytest.mark.docker
 
 CODER = [scripts.edit("bill/split.py", scripts.SPLIT_FIX), scripts.done()]
-CRITIC = [scripts.bash("cat bill/split.py"), scripts.verdict()]
+CRITIC = [scripts.bash("cat bill/split.py"), scripts.verdict(), scripts.after_story()]
 KILLED = """
 import os, signal, sys, threading
 from pathlib import Path

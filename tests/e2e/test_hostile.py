@@ -92,7 +92,11 @@ def test_odd_arguments_and_lies_about_money_end_no_run(desk):
         scripts.bash("rm -rf .git; git init -q; git config core.fsmonitor 'touch /tmp/pwned'; mkdir -p .git/hooks"),
         scripts.done(),
     ]
-    critic = [scripts.bash("touch /base/x || cat bill/split.py; echo x >> bill/split.py; true"), scripts.verdict()]
+    critic = [
+        scripts.bash("touch /base/x || cat bill/split.py; echo x >> bill/split.py; true"),
+        scripts.verdict(),
+        scripts.after_story(),
+    ]
     _, report, _ = play(desk, coder, critic)
     assert report.exit is Exit.OK, report.reason
     assert git(desk.folder, "diff", "--name-only", f"main..{report.branch}") == "bill/split.py"

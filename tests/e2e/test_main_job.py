@@ -81,7 +81,7 @@ def test_stopped_work_is_gone_on_with(desk):
     with desk.serving(coder=first):
         desk.settings()
         with desk.app() as app:
-            item = desk.add(app, limits=Limits(8, 1_000_000, NANO, 600.0))
+            item = desk.add(app, limits=Limits(9, 1_000_000, NANO, 600.0))
             assert desk.run(app).outcome == "incomplete"
             app.queue.retry(item)
     second = [scripts.bash("git diff HEAD~1 --stat"), scripts.bash(scripts.TESTS), scripts.done()]
@@ -113,11 +113,13 @@ def test_a_reviewers_blocking_finding_stops_delivery(desk):
         "title": "Negative totals are split unevenly",
         "body": "divmod of a negative total rounds down, so refunds give the wrong sign to some of the shares.",
         "severity": "P1",
+        "kind": "correctness",
+        "evidence": [0, 1],
         "path": "bill/split.py",
         "side": "head",
         "quote": "share, left = divmod(total, people)",
     }
-    critic = [scripts.bash("cat bill/split.py"), scripts.verdict("fail", findings=(finding,))]
+    critic = [scripts.bash("cat bill/split.py"), scripts.verdict("fail", findings=(finding,)), scripts.after_story()]
     _, report, item = play(desk, scripts.IMPLEMENTER, critic)
     assert (report.exit, item.state) == (Exit.FAILED, ItemState.FAILED)
     assert "Negative totals" in item.feedback

@@ -45,7 +45,8 @@ def critic(case: packages.Case) -> list[dict]:
         scripts.bash(f"diff -u /base/{case.package.file} /workspace/{case.package.file}"),
         scripts.bash(f"cp -r /base /scratch/base && cd /scratch/base && {run}"),
         scripts.bash(f"cp -r /workspace /scratch/head && cd /scratch/head && {run}"),
-        scripts.verdict(read=(case.package.file,)),
+        scripts.verdict(),
+        scripts.after_story(),
     ]
 
 

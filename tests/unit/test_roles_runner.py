@@ -296,7 +296,7 @@ def test_nothing_secret_or_unclean_enters_the_history_or_the_log(kit):
 
 def test_the_reviewer_is_not_offered_an_edit(tmp_path):
     kit = RoleKit(tmp_path, "reviewer")
-    kit.variables = dict.fromkeys(("title", "brief", "changed", "checks", "diff", "diff_note"), "x")
+    kit.variables = dict.fromkeys(("changed", "checks", "diff", "diff_note"), "x")
     kit.run(says(call("edit", path="a", content="b")), ModelFault(ModelFaultKind.CAP, "x"))
     assert [tool.name for tool in kit.model.requests[0].tools] == ["bash", "submit"]
     assert "no tool 'edit'" in kit.told()[-1].content

@@ -20,6 +20,7 @@ from agent_harness.types import (
     Command,
     CommandEnd,
     CommandResult,
+    Deliverable,
     GateOutcome,
     GateResult,
     Item,
@@ -155,6 +156,8 @@ def _uncounted(result: CommandResult, counts: Counts | None) -> str:
 
 def unrunnable(reports: Sequence[CheckReport], item: Item) -> list[str]:
     """Sentences on the checks that cannot run on the base, or none. `new-checks` lets an item bring them."""
+    if item.deliverable is Deliverable.ANSWER:
+        return []
     if not reports:  # what was queued with the project's checks may find them gone
         return ["neither the item nor project.checks names a check: nothing could tell whether a change is right"]
     if Allowance.NEW_CHECKS in item.allow:

@@ -70,7 +70,8 @@ def waivers(raw: bytes | None, now_ms: int) -> dict[str, str]:
     try:
         table = tomllib.loads((raw or b"").decode())
         entries = table.pop("waiver", [])
-        told = [_waiver(one, f"unknown: {', '.join(table)}" if table else "") for one in entries]
+        beside = f"unknown: {', '.join(table)}" if table else ""
+        told = [_waiver(one, beside) for one in entries or [table] * bool(table)]
         return {name: reason for name, reason, expires in told if expires >= _today(now_ms)}
     except (ValueError, TypeError, AttributeError) as fault:
         how = 'each [[waiver]] has fingerprint = "...", reason = "..." and expires = YYYY-MM-DD'
