@@ -59,6 +59,7 @@ class RoleKit:
     observation_bytes: int = 6 << 10
     history_chars: int = 100_000
     folders: Path | None = None
+    speaks: Callable[[Iterable[Step]], Any] = FakeModel
     sandbox: FakeSandbox = field(init=False)
     model: FakeModel = field(init=False)
 
@@ -68,7 +69,7 @@ class RoleKit:
     def run(self, *script: Step, steps: Iterable[Step] | None = None) -> RoleResult:
         runner = Runner(self.loop, self.folders)
         role = replace(runner.role(self.role), limits=self.limits)
-        self.model = FakeModel(steps if steps is not None else script)
+        self.model = self.speaks(steps if steps is not None else script)
         environment = Environment(
             self.sandbox,
             self.model,

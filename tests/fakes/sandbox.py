@@ -50,7 +50,8 @@ class FakeSandbox:
             return result(over.output or b"", -1, CommandEnd.TIMEOUT)
         out = done.stdout.replace(str(self.root).encode(), b"/workspace")
         if len(out) <= command.keep:
-            return result(out, done.returncode)
+            saved = "/tmp/.harness-output/1" if command.save is not None and len(out) > command.save else ""
+            return result(out, done.returncode, saved_to=saved)
         head = command.keep // 5
         tail = out[-(command.keep - head) :]
         return CommandResult(
