@@ -35,23 +35,15 @@ def ls(*, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
     sums = tally(events, of_run)
     ends = {event.run: event.data["outcome"] for event in events if event.kind == Kind.RUN_ENDED}
     starts = [event for event in events if event.kind == Kind.RUN_STARTED]
-    runs = [
-        {
-            "run": event.run,
-            "item": event.item,
-            "started_ms": event.at_ms,
-            "mode": event.data["mode"],
-            "outcome": ends.get(event.run, "not ended"),
-            "cost": sums.get(event.run, Cost()),
-        }
-        for event in starts
+    names = ("run", "item", "started_ms", "mode", "outcome", "cost")
+    values = [
+        (one.run, one.item, one.at_ms, one.data["mode"], ends.get(one.run, "not ended"), sums.get(one.run, Cost()))
+        for one in starts
     ]
-    rows = [
-        (r["run"], r["item"], when(r["started_ms"]), r["mode"], r["cost"].steps, money(r["cost"]), r["outcome"])
-        for r in runs
-    ]
+    rows = [(run, item, when(ms), mode, cost.steps, money(cost), end) for run, item, ms, mode, end, cost in values]
     head = ("RUN", "ITEM", "STARTED", "MODE", "ANSWERS", "COST", "OUTCOME")
-    emit(runs, as_json, table(head, rows) if rows else "")
+    data = [dict(zip(names, one, strict=True)) for one in values]
+    emit(data, as_json, table(head, rows) if rows else "")
     if not rows:
         say("no runs")
 

@@ -29,12 +29,7 @@ def show(
         text = f"# {key} is not set" if value is None else f"{key} = {toml(value)}"
         lines.append(f"{text}  # {loaded.config.origin(key)}" if origin else text)
     values = {key: {"value": value, "origin": loaded.config.origin(key)} if origin else value for key, value in found}
-    data = {
-        "root": loaded.root,
-        "file": loaded.file,
-        "digest": loaded.config.digest,
-        "values": values,
-    }
+    data = {"root": loaded.root, "file": loaded.file, "digest": loaded.config.digest, "values": values}
     emit(data, as_json, "\n".join(lines))
 
 

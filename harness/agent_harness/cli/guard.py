@@ -34,14 +34,8 @@ def guard(
         "enabled": settings.enabled,
         "programs": [{"words": one.words, "shown": one.shown, "at": one.at} for one in found.programs],
         "refused": [
-            {
-                "rule": one.rule,
-                "program": one.program.shown,
-                "at": one.program.at,
-                "why": one.why,
-                "way_out": one.way_out,
-            }
-            for one in found.refused
+            {"rule": r.rule, "program": r.program.shown, "at": r.program.at, "why": r.why, "way_out": r.way_out}
+            for r in found.refused
         ],
         "notes": found.notes,
     }

@@ -13,31 +13,7 @@ from agent_harness.cli.opening import Json, here, need_repository, readable
 from agent_harness.cli.output import emit, say
 from agent_harness.errors import HarnessError, UsageError
 
-TEMPLATE = """\
-# agent-harness: all keys and their values in force: agent-harness config show --origin
-
-[project]
-# Every change must pass these, in a fresh sandbox. A tests command must print how many tests ran;
-# for a linter or a build write {{ run = "make lint", kind = "command" }}.
-checks = {checks}
-
-[policy]
-# No change may touch this file or the CI's own. protected = ["harness.toml", ...] replaces that list.
-# Existing files that must stay as they are, while new ones may come:
-# keep = ["tests/**"]
-
-[limits]
-# Of one item, all its roles together.
-usd = "5.00"
-steps = 80
-
-# The way to a model: take the marks away. The key stays in the environment; only the variable's name stands here.
-# [routes.main]
-# model = "openai/gpt-5-mini"
-# api_key_env = "OPENAI_API_KEY"
-# base_url = "http://127.0.0.1:8000/v1"          # any server that speaks OpenAI's format
-# price = {{ input = "0.25", output = "2.00" }}    # US dollars per million tokens
-"""
+TEMPLATE = Path(__file__).with_name("template.toml")
 
 PYTEST = "python3 -m pytest -q"
 UNITTEST = "python3 -m unittest discover"
@@ -62,7 +38,8 @@ def init(
     state = found.root / ".harness"
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(TEMPLATE.format(checks=json.dumps(checks, ensure_ascii=False)))
+            written = TEMPLATE.read_text(encoding="utf-8")
+            file.write(written.replace("checks = []", f"checks = {json.dumps(checks, ensure_ascii=False)}", 1))
         state.mkdir(mode=0o700, exist_ok=True)
         ignore = state / ".gitignore"
         if not ignore.exists():

@@ -26,6 +26,10 @@ Db: TypeAlias = Annotated[
     str | None, typer.Option("--db", metavar="URL", help="Database instead of the project's own SQLite file.")
 ]
 
+Text: TypeAlias = str | None
+Texts: TypeAlias = list[str] | None
+opt = typer.Option
+
 TEXT_LIMIT = 256 << 10
 """Bytes of a brief: it goes into prompts."""
 

@@ -12,22 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_harness.cli.events import event_line
-from agent_harness.cli.opening import Db, Json, Sets, noun, opened, readable, text_from
-from agent_harness.cli.output import emit, line, plain, say, table, when
+from agent_harness.cli.opening import Db, Json, Sets, Text, Texts, noun, opened, opt, readable, text_from
+from agent_harness.cli.output import bounds, emit, line, plain, say, table, when
 from agent_harness.errors import UsageError
-from agent_harness.types import (
-    JSON,
-    NANO,
-    Allowance,
-    Check,
-    CheckKind,
-    Deliverable,
-    Item,
-    ItemState,
-    Limits,
-    NewItem,
-    dollars,
-)
+from agent_harness.types import JSON, NANO, Allowance, Check, CheckKind, Deliverable, Item, ItemState, Limits, NewItem
 
 if TYPE_CHECKING:
     from agent_harness.config import Config
@@ -41,41 +29,23 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The item's id, as `queue 
 def add(  # noqa: PLR0913 - one parameter per option
     title: Annotated[str, typer.Argument(metavar="TITLE", help="What is to be done, in one line.")],
     *,
-    brief: Annotated[str | None, typer.Option(metavar="TEXT", help="The whole task.")] = None,
-    brief_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The whole task from a file; - is stdin.")
-    ] = None,
-    check: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CMD", help="A test command that must pass, instead of the project's. Repeatable."),
-    ] = None,
-    command: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CMD", help="A command that must exit 0 and counts no tests (a linter). Repeatable."),
-    ] = None,
-    usd: Annotated[str | None, typer.Option(metavar="USD", help="Most that the item may cost.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Most model answers.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens, in and out.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Longest time.")] = None,
-    depends_on: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="An item that must be done first. Repeatable.")
-    ] = None,
-    priority: Annotated[int, typer.Option(help="Higher is earlier.")] = 0,
-    key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Idempotency key: the same key is queued only once.")
-    ] = None,
-    base: Annotated[
-        str | None, typer.Option(metavar="REF", help="What to start from, instead of project.base.")
-    ] = None,
-    allow: Annotated[
-        list[Allowance] | None, typer.Option(help="Let the change do what would stop its delivery. Repeatable.")
-    ] = None,
-    allow_path: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="Let the change touch protected paths. Repeatable.")
-    ] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="The item's id, instead of a made one.")] = None,
+    brief: Annotated[Text, opt(metavar="TEXT", help="The whole task.")] = None,
+    brief_file: Annotated[Text, opt(metavar="FILE", help="The whole task from a file; - is stdin.")] = None,
+    check: Annotated[Texts, opt(metavar="CMD", help="A test command, instead of the project's. Repeatable.")] = None,
+    command: Annotated[Texts, opt(metavar="CMD", help="A command that must exit 0 (a linter). Repeatable.")] = None,
+    usd: Annotated[Text, opt(metavar="USD", help="Most that the item may cost.")] = None,
+    steps: Annotated[int | None, opt(min=1, help="Most model answers.")] = None,
+    tokens: Annotated[int | None, opt(min=1, help="Most tokens, in and out.")] = None,
+    seconds: Annotated[float | None, opt(help="Longest time.")] = None,
+    depends_on: Annotated[Texts, opt(metavar="ID", help="An item that must be done first. Repeatable.")] = None,
+    priority: Annotated[int, opt(help="Higher is earlier.")] = 0,
+    key: Annotated[Text, opt(metavar="KEY", help="Idempotency key: the same key is queued only once.")] = None,
+    base: Annotated[Text, opt(metavar="REF", help="What to start from, instead of project.base.")] = None,
+    allow: Annotated[list[Allowance] | None, opt(help="What the change may do all the same. Repeatable.")] = None,
+    allow_path: Annotated[Texts, opt(metavar="GLOB", help="Protected paths it may touch. Repeatable.")] = None,
+    id: Annotated[Text, opt("--id", metavar="ID", help="The item's id, instead of a made one.")] = None,
     answer: Annotated[
-        bool, typer.Option("--answer", help="It ends in a cited answer, not in a change; it needs no checks.")
+        bool, opt("--answer", help="It ends in a cited answer, not in a change, without checks.")
     ] = False,
     sets: Sets = None,
     db: Db = None,
@@ -134,25 +104,16 @@ def ceiling(usd: str | None) -> int | None:
     return int(found * NANO)
 
 
-def limited(
-    config: Config, *, steps: int | None, tokens: int | None, nanousd: int | None, seconds: float | None
-) -> Limits | None:
+def limited(config: Config, **given: Any) -> Limits | None:
     """The project's limits with the item's in their place; None where the item has none."""
-    if steps is None and tokens is None and nanousd is None and seconds is None:
-        return None
-    usual = config.limits.limits
-    return Limits(
-        steps=steps or usual.steps,
-        tokens=tokens or usual.tokens,
-        nanousd=nanousd or usual.nanousd,
-        seconds=seconds or usual.seconds,
-    )
+    found = {name: value for name, value in given.items() if value is not None}
+    return replace(config.limits.limits, **found) if found else None
 
 
 @app.command("list")
 def list_items(
     *,
-    state: Annotated[list[ItemState] | None, typer.Option(help="Only items in this state. Repeatable.")] = None,
+    state: Annotated[list[ItemState] | None, opt(help="Only items in this state. Repeatable.")] = None,
     sets: Sets = None,
     db: Db = None,
     as_json: Json = False,
@@ -185,7 +146,6 @@ def cited(evidence: Sequence[JSON]) -> list[str]:
 
 def described(item: Item) -> str:
     """An item for people."""
-    limits = item.limits
     rows = [
         ("item", item.id),
         ("title", item.title),
@@ -200,12 +160,7 @@ def described(item: Item) -> str:
         ("priority", item.priority or ""),
         ("key", item.key or ""),
         ("checks", "; ".join(check.command for check in item.checks or ()) or "the project's"),
-        (
-            "limits",
-            f"{limits.steps} steps, {limits.tokens} tokens, {dollars(limits.nanousd)}, {limits.seconds:g} s"
-            if limits
-            else "the project's",
-        ),
+        ("limits", bounds(item.limits) if item.limits else "the project's"),
         ("allowed", ", ".join((*item.allow, *item.allow_paths))),
         ("queued", when(item.created_ms)),
         ("brief", item.brief),
@@ -217,10 +172,10 @@ def described(item: Item) -> str:
 def import_items(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A plan, a checklist, or issues as JSON; - is stdin.")],
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be queued; queue nothing.")] = False,
+    dry_run: Annotated[bool, opt("--dry-run", help="Say what would be queued; queue nothing.")] = False,
     done: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Import this item as done, by its id in the file. Repeatable."),
+        opt(metavar="ID", help="Import this item as done, by its id in the file. Repeatable."),
     ] = None,
     sets: Sets = None,
     db: Db = None,
@@ -268,7 +223,7 @@ def row(new: NewItem, placed: tuple[Item | None, bool]) -> dict[str, Any]:
 def done(
     item: Id,
     *,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="What shows it. Goes into the log.")],
+    reason: Annotated[str, opt(metavar="TEXT", help="What shows it. Goes into the log.")],
     sets: Sets = None,
     db: Db = None,
     as_json: Json = False,

@@ -12,11 +12,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from agent_harness.cli import signals
 from agent_harness.cli.events import Progress
-from agent_harness.cli.opening import Db, Json, Sets, here, need_repository, text_from
+from agent_harness.cli.opening import Db, Json, Sets, Text, Texts, here, need_repository, opt, text_from
 from agent_harness.cli.output import bounds, emit, put, say
 from agent_harness.cli.run import Record, Replay, code, need_recording
 from agent_harness.errors import Exit, HarnessError, UsageError
@@ -28,40 +26,26 @@ if TYPE_CHECKING:
     from agent_harness.passes import ReviewPlan
 
 SINKS = "agent_harness.sink"
+FORMATS = "text, json, markdown, sarif, github, gitlab or junit; to stdout, or to a file. Repeatable."
 Out = tuple[str, Path | None]
 """A format, and the file it goes to: None is stdout."""
 
 
-class Severity(StrEnum):
-    """How grave a finding is; P0 is the gravest."""
-
-    P0 = "P0"
-    P1 = "P1"
-    P2 = "P2"
-    P3 = "P3"
+Severity = StrEnum("Severity", {"P0": "P0", "P1": "P1", "P2": "P2", "P3": "P3"})
+"""How grave a finding is; P0 is the gravest."""
 
 
 def review(  # noqa: PLR0913 - one parameter per option
     *,
-    base: Annotated[str, typer.Option(metavar="REF", help="What the change is made to.")] = "HEAD^",
-    head: Annotated[str, typer.Option(metavar="REF", help="The change.")] = "HEAD",
-    patch: Annotated[Path | None, typer.Option(metavar="FILE", help="A patch of the base, instead of --head.")] = None,
-    claims: Annotated[
-        str | None, typer.Option(metavar="FILE", help="What the change says of itself, told late; - is stdin.")
-    ] = None,
-    fail_on: Annotated[
-        Severity | None, typer.Option(help="Fail on findings this grave or graver, instead of on blocking ones.")
-    ] = None,
-    format: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FORMAT[=PATH]",
-            help="text, json, markdown, sarif, github, gitlab or junit; to stdout, or to a file. Repeatable.",
-        ),
-    ] = None,
-    passes: Annotated[int, typer.Option(min=1, max=9, help="Independent reviews, made one by agreement.")] = 1,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ask again, also where the verdict is known.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it could cost at most; ask no model.")] = False,
+    base: Annotated[str, opt(metavar="REF", help="What the change is made to.")] = "HEAD^",
+    head: Annotated[str, opt(metavar="REF", help="The change.")] = "HEAD",
+    patch: Annotated[Path | None, opt(metavar="FILE", help="A patch of the base, instead of --head.")] = None,
+    claims: Annotated[Text, opt(metavar="FILE", help="What the change says of itself, told late; - is stdin.")] = None,
+    fail_on: Annotated[Severity | None, opt(help="Fail on this grave or graver, not on what is blocking.")] = None,
+    format: Annotated[Texts, opt(metavar="FORMAT[=PATH]", help=FORMATS)] = None,
+    passes: Annotated[int, opt(min=1, max=9, help="Independent reviews, made one by agreement.")] = 1,
+    fresh: Annotated[bool, opt("--fresh", help="Ask again, also where the verdict is known.")] = False,
+    dry_run: Annotated[bool, opt("--dry-run", help="Say what it could cost at most; ask no model.")] = False,
     record: Record = None,
     replay: Replay = None,
     sets: Sets = None,
