@@ -6,21 +6,22 @@ import os
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Self
 
+from agent_harness.asking import Asked, Question, ask, roles_of
 from agent_harness.audit import AuditLog
 from agent_harness.budget import Budget
 from agent_harness.clock import SystemClock
 from agent_harness.config import Config, check_ready
 from agent_harness.delivery import trailers
+from agent_harness.dry import DryRun, Unrecorded
 from agent_harness.errors import ClaimLost, Exit, HarnessError, InfrastructureError, NothingToDo, UsageError
-from agent_harness.gates.checks import CheckReport, Checks, unrunnable
+from agent_harness.gates.checks import Checks, unrunnable
 from agent_harness.logs import logger
 from agent_harness.models.client import ModelClient, Patience, Route
 from agent_harness.models.pricing import PriceTable
@@ -38,7 +39,7 @@ from agent_harness.spending import Spending
 from agent_harness.stage import Stage, hold
 from agent_harness.store import Store
 from agent_harness.store.verdicts import Verdicts
-from agent_harness.types import Check, Claim, Event, Item, ItemState, Limits, ReviewReport, Role, Settlement
+from agent_harness.types import Check, Claim, Event, Item, ItemState, ReviewReport, Role, Settlement
 from agent_harness.worker import this_worker
 from agent_harness.workspace import HarnessRepository
 
@@ -54,30 +55,6 @@ def plugin(group: str, name: str) -> Any:
     if not found:
         raise InfrastructureError(f"no {group} named {name!r} is installed", next="reinstall agent-harness-runner")
     return next(iter(found)).load()
-
-
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """What a run of an item would do. `worst_nanousd` is the most it could cost."""
-
-    item: Item
-    base: str
-    source: str
-    image: str
-    checks: tuple[CheckReport, ...]
-    problems: tuple[str, ...]
-    routes: Mapping[str, tuple[str, ...]]
-    limits: Limits
-    worst_nanousd: int
-
-
-class Unrecorded:
-    """A Recorder for dry runs: nothing is changed, so nothing is written."""
-
-    def event(self, kind: str, data: Mapping[str, Any], bodies: Mapping[str, str | bytes] | None = None) -> Event:
-        """An event that goes nowhere."""
-        del bodies
-        return Event(0, 0, kind, "", "", data, "")
 
 
 class App:
@@ -173,7 +150,7 @@ class App:
             logger().info("took back items of dead workers", items=back)
         if (self.queue.get(item).state if item else ItemState.READY) is not ItemState.READY or not self._waiting():
             raise self._nothing(item)
-        self._ready(self._roles())
+        self._ready(self._roles([self.queue.get(item)] if item else self.queue.items([ItemState.READY])))
         self.spending.need_room()
         self._clear_up()
         reports: list[RunReport] = []
@@ -212,12 +189,12 @@ class App:
                 check_ready(self.config, role)
             for name in self.config.routes_of(role):
                 Rate.of(self._route(name), self._prices)
-        self.place.check()
-        if self._answers is None:
+        if self._answers is None:  # its import takes seconds: beside everything that comes before the first call
             plugin("transport", "litellm").preload()
+        self.place.check()
 
-    def _roles(self) -> tuple[str, ...]:
-        return ("implementer", "reviewer") if self.config.review.enabled else ("implementer",)
+    def _roles(self, items: Sequence[Item]) -> tuple[str, ...]:
+        return roles_of(items, review=self.config.review.enabled)
 
     def _live(self, claim: Claim, cancelled: threading.Event) -> RunReport:
         try:
@@ -309,9 +286,11 @@ class App:
         chosen = self.queue.get(item) if item else next(iter(self.queue.items([ItemState.READY])), None)
         if chosen is None:
             raise self._nothing(None)
-        self._ready(self._roles())
+        roles = self._roles([chosen])
+        self._ready(roles)
         base = self.repository.fetch(self.source, chosen.base or self.config.project.base)
-        commands: tuple[Check, ...] = chosen.checks if chosen.checks is not None else self.config.project.checks
+        own: tuple[Check, ...] = chosen.checks if chosen.checks is not None else self.config.project.checks
+        commands = () if "answerer" in roles else own
         with self._closing(Unrecorded()) as stage:
             stage.prepare(base)
             image = stage.image
@@ -324,7 +303,7 @@ class App:
             image=image,
             checks=reports,
             problems=tuple(unrunnable(reports, chosen)),
-            routes={role: self.config.routes_of(role) for role in self._roles()},
+            routes={role: self.config.routes_of(role) for role in roles},
             limits=limits,
             worst_nanousd=max(0, limits.nanousd - self.spending.spent_on(chosen.id).nanousd),
         )
@@ -344,6 +323,14 @@ class App:
         self.spending.need_room()
         self._clear_up()
         return judge(self._parts(), ask, new_run, cancelled)
+
+    def ask(self, question: Question, listen: Callable[[Event], None], cancelled: threading.Event) -> Asked:
+        """Have a read-only role answer a question, with no queue."""
+        self.audit.subscribe(listen)
+        self._ready((question.role,))
+        self.spending.need_room()
+        self._clear_up()
+        return ask(self._parts(), Work(new_run()), question, cancelled)
 
     def plan_review(self, ask: Ask) -> ReviewPlan:
         """What `review` would do and the most it could cost; no model call, nothing recorded."""

@@ -17,16 +17,24 @@ class End:
     outcome: str
     reason: str = ""
     commit: str = ""
+    answer: str = ""
 
 
-def of_role_run(result: RoleResult, candidate: Candidate, *, stopped: bool, fetch: str) -> End | None:
-    """The end after an implementer's run, None where there is a candidate to judge. `fetch` is how to get its work."""
-    why = f"the implementer's run ended {result.ended}: {result.detail}"
-    kept = "" if candidate.empty else f"; its work is kept (`{fetch}`), and the next attempt goes on with it"
+def of_role_run(result: RoleResult, candidate: Candidate | None, *, stopped: bool, fetch: str = "") -> End | None:
+    """The end after a role's run, None where there is a candidate to judge, or an answer. `fetch` is how to get the
+    work of a role that has a candidate."""
+    why = f"the {result.role}'s run ended {result.ended}: {result.detail}"
+    kept = (
+        ""
+        if candidate is None or candidate.empty
+        else f"; its work is kept (`{fetch}`), and the next attempt goes on with it"
+    )
     if result.ended is Ended.SUBMITTED and result.submission is not None:
-        if result.submission["outcome"] == "impossible":
-            return End(Settlement.HELD, Exit.HELD, "held", f"declared impossible: {result.submission['summary']}")
-        if candidate.empty:
+        said = result.submission
+        if said.get("outcome") == "impossible":
+            why = f"declared impossible: {said['answer' if candidate is None else 'summary']}"
+            return End(Settlement.HELD, Exit.HELD, "held", why)
+        if candidate is not None and candidate.empty:
             return End(Settlement.FAILED, Exit.FAILED, "no_change", "it was submitted without any change")
         return None
     if result.ended is Ended.CANCELLED or stopped:

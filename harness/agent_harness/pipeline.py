@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent_harness import __version__
+from agent_harness.asking import of_item, study
 from agent_harness.delivery import deliver, landed, message
 from agent_harness.ends import End, of_gate, of_role_run
 from agent_harness.errors import (
@@ -38,6 +39,7 @@ from agent_harness.types import (
     Candidate,
     Check,
     Claim,
+    Deliverable,
     Mode,
     Mount,
     RoleResult,
@@ -103,6 +105,8 @@ class Life:
             return end
         base = parts.repository.fetch(parts.source, item.base or parts.config.project.base)
         self._stage.prepare(base)
+        if item.deliverable is Deliverable.ANSWER:
+            return self._answer(base)
         commands = item.checks if item.checks is not None else parts.config.project.checks
         checks = Checks(self._stage.checkout, parts.redact)
         before = checks.on_base(base, commands, self._recorder)
@@ -114,6 +118,21 @@ class Life:
             return end
         results = judge_all(self._gates(checks, commands), Case(item, base, candidate), self._recorder, parts.clock)
         return of_gate(results[-1]) or self._deliver(candidate)
+
+    def _answer(self, base: str) -> End:
+        """Its answer, as an earlier run gave it that was killed before it settled, or asked for now."""
+        parts, at = self._parts, (self._stage, self._recorder, self._stop)
+        if given := parts.audit.events(item=self._item.id, kinds=[Kind.ANSWER_GIVEN]):
+            text = parts.audit.body(given[-1].data["answer"]).decode()
+        else:
+            result = study(parts, self._for, at, base, of_item(self._item))
+            if end := of_role_run(result, None, stopped=self._stop.is_set()):
+                return end
+            text = canonical(result.submission)
+        event = self._recorder.event(Kind.ANSWER_GIVEN, {"base": base}, {"answer": text})
+        cites = len(json.loads(text)["evidence"])
+        why = f"answered, with {cites} citation(s) that code followed"
+        return End(Settlement.DONE, Exit.OK, "answered", why, answer=event.data["answer"])
 
     def _implement(self, base: str, commands: tuple[Check, ...]) -> tuple[RoleResult, Candidate]:
         parts, item, clock = self._parts, self._item, self._parts.clock
@@ -260,7 +279,8 @@ class Life:
         if end.settlement is Settlement.EXHAUSTED and (closed_ms := parts.closed_ms()):  # the project, not the item
             end, not_before = replace(end, settlement=Settlement.DEFERRED), closed_ms
         feedback = reason[-FEEDBACK_LIMIT:] if end.settlement is Settlement.FAILED else item.feedback
-        parts.queue.settle(self._claim, end.settlement, reason=reason, feedback=feedback, not_before_ms=not_before)
+        more = {"feedback": feedback, "answer": end.answer}
+        parts.queue.settle(self._claim, end.settlement, reason=reason, not_before_ms=not_before, **more)
         return RunReport(
             item=item.id,
             run=self._claim.run,

@@ -99,6 +99,7 @@ def build(events: Sequence[Event]) -> dict[str, Any]:
         "sandboxes": [
             {key: e.data[key] for key in ("purpose", "image")} for e in events if e.kind == Kind.SANDBOX_READY
         ],
+        "answer": next((str(e.data["answer"]) for e in reversed(events) if e.kind == Kind.ANSWER_GIVEN), ""),
         "totals": whole.as_json()
         | {
             "commands": len(commands),
@@ -149,6 +150,8 @@ def render(receipt: dict[str, Any]) -> str:
         for role in receipt["roles"]
     ]
     lines += [f"gate        {g['gate']}: {g['outcome']} ({g['seconds']:.1f} s)" for g in receipt["gates"]]
+    if receipt.get("answer"):
+        lines.append(f"answer      {receipt['answer'][:19]}, in whole: agent-harness queue show {receipt['item']}")
     lines.append(
         f"total       {totals['steps']} turns, {totals['tokens']['input']} + {totals['tokens']['output']} tokens, "
         f"{_money(totals)}, {totals['commands']} commands, {totals['seconds']:.1f} s"

@@ -161,22 +161,26 @@ class Stage:
     @contextmanager
     def review(self, candidate: Candidate) -> Iterator[tuple[Sandbox, Callable[[], bool]]]:
         """A read-only sandbox on the candidate with its base beside it, and a check that the tree is untouched."""
-        head, base = (
-            self.lay(candidate.commit, "review", Mode.RO),
-            self.lay(candidate.base, "review-base", Mode.RO),
-        )
-        mounts = (Mount(str(head), WORKSPACE, read_only=True), Mount(str(base), BASE, read_only=True))
+        base = self.lay(candidate.base, "review-base", Mode.RO)
+        try:
+            with self.study(candidate.commit, "reviewer", Mount(str(base), BASE, read_only=True)) as opened:
+                yield opened
+        finally:
+            remove_tree(base)
+
+    @contextmanager
+    def study(self, commit: str, purpose: str, *beside: Mount) -> Iterator[tuple[Sandbox, Callable[[], bool]]]:
+        """A read-only sandbox on a commit, and a check that its tree is untouched."""
+        tree = self.lay(commit, purpose, Mode.RO)
 
         def unchanged() -> bool:
-            seen = self._repository.capture(candidate.commit, head, keep_as="", message="after review")
-            return seen.empty
+            return self._repository.capture(commit, tree, keep_as="", message=f"after {purpose}").empty
 
         try:
-            with self.sandbox("reviewer", Mode.RO, *mounts) as sandbox:
+            with self.sandbox(purpose, Mode.RO, Mount(str(tree), WORKSPACE, read_only=True), *beside) as sandbox:
                 yield sandbox, unchanged
         finally:
-            remove_tree(head)
-            remove_tree(base)
+            remove_tree(tree)
 
     def _spec(self, purpose: str, mode: Mode, mounts: tuple[Mount, ...]) -> SandboxSpec:
         config, (uid, gid) = self._shape.settings, self._shape.user

@@ -55,8 +55,11 @@ def test_the_commands_are_those_promised():
         "audit",
         "config",
         "guard",
+        "bench",
         "prices",
         "version",
+        "survey",
+        "assess",
     }
     assert {words[1] for words in ALL if words[:1] == ["queue"] and words[1:]} == {
         "add",

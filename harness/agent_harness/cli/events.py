@@ -63,6 +63,7 @@ class Progress:
             Kind.IMAGE_READY: lambda d: f"image {d['image'][-12:]} ready in {d['seconds']:.1f} s",
             Kind.CANDIDATE_CAPTURED: lambda d: f"candidate {d['tree'][:12]}: {d['files']} file(s) changed",
             Kind.GATE_JUDGED: self._judged,
+            Kind.ANSWER_GIVEN: lambda d: f"answer {short(d['answer'])}",
             Kind.DELIVERY_LANDED: lambda d: f"delivered {d['commit'][:12]} on {d['target']}",
             Kind.DELIVERY_REFUSED: lambda d: f"delivery refused: {d['reason']}",
             Kind.RUN_ENDED: self._run_ended,
@@ -94,7 +95,8 @@ class Progress:
             "replay": "; the answers are recorded: the cost shown was theirs then, nothing is paid now",
             "record": "; the answers are being recorded",
         }
-        what = f"attempt {data['generation']} from" if data["generation"] else "review of what was made of"
+        asked = f"{data['purpose']} on" if data.get("purpose") else "review of what was made of"
+        what = f"attempt {data['generation']} from" if data["generation"] else asked
         return f"{what} {data['base']}{note.get(data['mode'], '')}"
 
     def _run_ended(self, data: Mapping[str, Any]) -> str:

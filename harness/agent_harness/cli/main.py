@@ -10,7 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from agent_harness import __version__
-from agent_harness.cli import audit, bench, config, demo, doctor, guard, init, prices, queue, review, run, signals
+from agent_harness.cli import (
+    audit,
+    bench,
+    config,
+    demo,
+    doctor,
+    guard,
+    init,
+    prices,
+    queue,
+    review,
+    run,
+    signals,
+    survey,
+)
 from agent_harness.cli.opening import Help, Json, group
 from agent_harness.cli.output import PROGRAM, emit, line, plain, put, say
 from agent_harness.errors import Cancelled, Exit, HarnessError, InfrastructureError, UsageError
@@ -42,6 +56,8 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(queue.app, name="queue")
 app.command("run")(run.run)
 app.command("review")(review.review)
+app.command("survey")(survey.survey)
+app.command("assess")(survey.assess)
 app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
 app.add_typer(prices.app, name="prices")

@@ -122,7 +122,8 @@ def next_step(report: RunReport) -> str:
 def show_plan(plan: DryRun, as_json: bool) -> int:
     """Print what a run would do; exit 8 where it would be held for its checks."""
     limits = plan.limits
-    end = "held: no model would be asked" if plan.problems else f"delivered on {plan.item.branch}, if it passes"
+    good = f"delivered on {plan.item.branch}, if it passes" if "implementer" in plan.routes else "answered"
+    end = "held: no model would be asked" if plan.problems else good
     lines = [
         f"item      {plan.item.id}: {line(plan.item.title)}",
         f"base      {plan.base} of {plan.source}",

@@ -1,0 +1,1 @@
+"""The answerer: answers a question from what it read, and cites it."""

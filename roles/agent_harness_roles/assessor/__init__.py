@@ -1,0 +1,1 @@
+"""The assessor: finds what of a plan is done, and cites it."""

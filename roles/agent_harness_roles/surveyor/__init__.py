@@ -1,0 +1,1 @@
+"""The surveyor: plans from what it read, and cites it."""
