@@ -282,3 +282,91 @@ def test_a_replay_imports_no_vendor():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def items(count: int, turns: int):
+    """Conversations of one role about several items, each a list of requests and answers."""
+    out = []
+    for item in range(count):
+        history, calls = [Message("system", "You fix."), Message("user", f"item {item}")], []
+        for turn in range(turns):
+            answer = reply(f"look {turn}", calls=[ToolCall(f"c{turn}", "bash", "{}")])
+            calls.append((ask(*history), answer))
+            history = [*history, answer.message, Message("tool", f"{item} {turn}, 0.1s", tool_call_id=f"c{turn}")]
+        out.append(calls)
+    return out
+
+
+def test_items_recorded_side_by_side_replay_one_after_the_other(tmp_path):
+    path, work = tmp_path / "r.jsonl", items(3, 4)
+    threads = [threading.Thread(target=record, args=(path, calls)) for calls in work]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    replay = ReplayTransport(path)
+    for request, answer in [pair for calls in reversed(work) for pair in calls]:
+        assert replay.send(request, 1) == answer
+
+
+def test_the_same_item_twice_is_served_twice_and_not_three_times(tmp_path):
+    path, (calls,) = tmp_path / "r.jsonl", items(1, 2)
+    for text in ("first", "second"):
+        record(path, [(calls[0][0], reply(text)), calls[1]])
+    replay = ReplayTransport(path)
+    assert [replay.send(calls[0][0], 1).message.content for _ in range(2)] == ["first", "second"]
+    with pytest.raises(ReplayDrift, match="call 2 of the implementer is not what was recorded: message 2"):
+        replay.send(calls[0][0], 1)
+
+
+def test_of_several_items_the_nearest_tells_the_difference(tmp_path):
+    path = tmp_path / "r.jsonl"
+    for calls in items(3, 3):
+        record(path, calls)
+    history = [*items(2, 3)[1][2][0].messages[:-1], Message("tool", "1 1, another, 0.1s", tool_call_id="c1")]
+    line = drift(path, [(ask(*history), None)]).line
+    assert "call 6 of the implementer" in line and "recorded '1 1, 0.1s', now '1 1, another, 0.1s'" in line
+
+
+def test_a_history_in_which_something_was_elided_is_written_from_there_on(tmp_path):
+    (calls,) = items(1, 4)
+    *before, (request, answer) = calls
+    short = [*request.messages[:3], Message("tool", "[elided]", tool_call_id="c0"), *request.messages[4:]]
+    path = record(tmp_path / "r.jsonl", [*before, (ask(*short), answer)])
+    last = json.loads(path.read_text().splitlines()[-1])
+    assert (last["start"], len(last["messages"])) == (3, len(short) - 3)
+    replay = ReplayTransport(path)
+    for asked, said in [*before, (ask(*short), answer)]:
+        assert replay.send(asked, 1) == said
+
+
+@pytest.mark.parametrize("size", range(1, 5))
+def test_a_shorter_history_is_kept_as_it_was(tmp_path, size):
+    (calls,) = items(1, 3)
+    request, answer = calls[-1]
+    pairs = [calls[-1], (ask(*request.messages[:size]), answer), calls[-1]]
+    replay = ReplayTransport(record(tmp_path / "r.jsonl", pairs))
+    for asked, said in pairs:
+        assert replay.send(asked, 1) == said
+
+
+def test_how_many_bytes_were_cut_is_no_difference():
+    one = "[... 80123 bytes cut; whole output: /tmp/.harness-output/0001.txt ...]"
+    assert first_difference(one, one.replace("80123", "80124")) is None
+    assert first_difference(one, one.replace("0001", "0002")) is not None
+    one = "[exit code 0; 9120 bytes elided: the output of `cat a` is in /tmp/x]"
+    assert first_difference(one, one.replace("9120", "9121")) is None
+    assert first_difference("9120 bytes read", "9121 bytes read") is not None
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ('{"format":"agent-harness recording","version":7}', "it is of version 7, and this program reads version 1"),
+        ('{"format":"cassette","version":1}', "it is no agent-harness recording"),
+        ('{"version":1}', "'format' is missing"),
+    ],
+)
+def test_a_recording_of_something_else_says_of_what(tmp_path, header, words):
+    (tmp_path / "r").write_text(header + "\n")
+    with pytest.raises(ConfigError, match=words) as caught:
+        ReplayTransport(tmp_path / "r")
+    assert "\n" not in caught.value.line and "Next: record the run again" in caught.value.line

@@ -101,7 +101,7 @@ def test_each_observation_is_sent_whole_at_least_once(tmp_path):
 
 def test_nothing_is_elided_that_no_file_holds_or_that_would_free_little(tmp_path):
     kit, replies = played(tmp_path)
-    kit.sandbox = type(kit.sandbox)(tmp_path, act=lambda _: result("no file\n" * 700 + str(random.random())))  # noqa: S311
+    kit.sandbox = type(kit.sandbox)(tmp_path, act=lambda _: result("no file\n" * 700 + str(random.random())))
     kit.run(*replies)
     assert steps(sent(kit)) == []
     words = says(bash("true"), text="I think. " * 3000)
