@@ -20,11 +20,12 @@ from agent_harness.mounts import CACHES, caches
 from agent_harness.ports import Clock, Recorder, Sandbox, SandboxEngine
 from agent_harness.types import Candidate, ImagePlan, Mode, Mount, SandboxSpec, Service
 from agent_harness.types.kinds import Kind
-from agent_harness.workspace import HarnessRepository
+from agent_harness.workspace import Checkout, HarnessRepository, spread
 
 WORKSPACE = "/workspace"
 BASE = "/base"
 WATCH_S = 0.2
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,15 @@ class Stage:
         self._folder, self._repository, self._engine = folder, repository, engine
         self._shape, self.image = shape, shape.image
         self._recorder, self._clock, self._stop = recorder, clock, stop
+        self._base, self._said = "", set[str]()
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        spread(folder.parent)
         self._held = hold(folder)
         folder.mkdir(exist_ok=True, mode=0o700)
 
     def close(self) -> None:
         """Remove every checkout of this run, whatever modes the sandbox left on them."""
+        self._repository.rest()
         remove_tree(self._folder)
         _lock_of(self._folder).unlink(missing_ok=True)
         os.close(self._held)
@@ -88,7 +92,7 @@ class Stage:
         """Settle the image of every sandbox of this run: where it is made, from the base and nothing else.
 
         Raises SandboxUnavailable, ConfigError, Cancelled."""
-        settings, shape = self._shape.settings, self._shape
+        self._base, settings, shape = base, self._shape.settings, self._shape
         if not settings.made:
             return
         began, tree = self._clock.monotonic(), self._folder / "image"
@@ -122,8 +126,19 @@ class Stage:
         if mode is Mode.RW:  # only writable ones are started ahead
             self._engine.room(tree)
         uid, gid = self._shape.user
-        self._repository.materialise(commit, tree, uid=uid, gid=gid, with_git=True)
+        made = self._repository.materialise(commit, tree, uid=uid, gid=gid)
+        if commit == self._base:
+            self._say(made)
+            self._repository.lay_ahead(commit, uid=uid, gid=gid)
         return tree
+
+    def _say(self, made: Checkout) -> None:
+        """What a tree lacks of what its repository stands for, once a run."""
+        lacks = {"submodules are empty folders": made.submodules, "files are Git LFS pointers": made.pointers}
+        for what, paths in lacks.items():
+            if paths and what not in self._said:
+                self._said.add(what)
+                logger().warning(f"{what} in work trees, and nothing is fetched for them", paths=list(paths[:_SHOWN]))
 
     @contextmanager
     def sandbox(self, purpose: str, mode: Mode, *mounts: Mount) -> Iterator[Sandbox]:

@@ -1,7 +1,9 @@
 """What a workspace costs: `python tests/bench/bench_workspace.py [FILES ...] [--at FOLDER]` (2500 25000 by default).
 
-Beside the work tree stands the floor: the same files, empty, made by plain Python in the same place. Where making a
-file is slow there, nothing that writes files can be fast.
+A work tree is ready when the source was asked again and the tree stands. Three ways to it: the first of its base
+(history is packed for it), the next (that is kept), and one that was laid out ahead while the last was in use, which
+is what a run gets on a base that an earlier one had, and has targets. Beside them stands the floor: the same files,
+empty, made by plain Python in the same place. Exit code 1 where a target is missed.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from agent_harness.delivery import deliver
-from agent_harness.workspace import HarnessRepository
+from agent_harness.workspace import HarnessRepository, spread
 from fakes.repos import git
 
-TARGET_MS = 300.0
+READY_MS = {2500: 300.0, 25000: 2000.0}
+CAPTURED_MS = {2500: 500.0}
 ROUNDS = 3
 
 
@@ -65,22 +68,40 @@ class Timer:
         return result, min(spent)
 
 
-def bench(files: int, top: Path) -> float:
-    """All steps of one size; gives back the milliseconds of a warm work tree."""
+def bench(files: int, top: Path) -> tuple[float, float]:
+    """All steps of one size; gives back the milliseconds until a work tree is ready, and until it is captured."""
     timed = Timer(files)
-    source, tree = top / "source", top / "tree"
+    source, trees = top / "source", top / "trees"
+    trees.mkdir()
+    spread(trees)  # as the folder of a project's runs is
+    tree = trees / "1/tree"
+
+    def clear() -> None:
+        nonlocal tree
+        shutil.rmtree(tree.parent, ignore_errors=True)
+        tree = trees / str(int(tree.parent.name) + 1) / "tree"
+        tree.parent.mkdir()
+
     make_source(source, files)
     ours = HarnessRepository.open(top / "ours.git")
     base, _ = timed("fetch, first", lambda: ours.fetch(str(source), "main"))
     timed("fetch, unchanged", lambda: ours.fetch(str(source), "main"), rounds=5)
-    clear = lambda: shutil.rmtree(tree, ignore_errors=True)
-    lay = lambda **more: ours.materialise(base, tree, uid=1000, gid=1000, **more)
+    lay = lambda **more: ours.materialise(ours.fetch(str(source), "main"), tree, uid=1000, gid=1000, **more)
     timed("floor: make as many empty files", lambda: floor(tree, files), rounds=ROUNDS, before=clear)
     timed("work tree with git, first of its base", lay, before=clear)
-    _, warm = timed("work tree with git, warm", lay, rounds=ROUNDS, before=clear)
+    timed("work tree with git, next", lay, rounds=ROUNDS, before=clear)
     timed("work tree without git", lambda: lay(with_git=False), rounds=ROUNDS, before=clear)
-    clear()
-    lay()
+
+    def ahead() -> None:
+        clear()
+        ours.lay_ahead(base, uid=1000, gid=1000)
+        until = time.monotonic() + 300
+        while not list((ours.path / "harness-spares").glob(f"{base}*")):
+            assert time.monotonic() < until, "no work tree was laid out ahead"
+            time.sleep(0.01)
+
+    timed("one laid out ahead, in the background", ahead)
+    _, ready = timed("work tree with git, laid out ahead", lay, rounds=ROUNDS, before=ahead)
     timed("git status inside, first", lambda: git(tree, "status", "--porcelain"))
     capture = lambda: ours.capture(base, tree, keep_as="refs/harness/work/b/1", message="m")
     timed("capture, nothing changed", capture, rounds=ROUNDS)
@@ -89,26 +110,29 @@ def bench(files: int, top: Path) -> float:
     (tree / "node_modules").mkdir()
     for number in range(1000):
         (tree / f"node_modules/{number}").touch()
-    seen, _ = timed("capture, 50 changed, 1000 ignored", capture, rounds=ROUNDS)
+    seen, captured = timed("capture, 50 changed, 1000 ignored", capture, rounds=ROUNDS)
     timed("diff", lambda: ours.diff(base, seen.commit), rounds=ROUNDS)
     drop = lambda: git(source, "update-ref", "-d", "refs/heads/harness/b")
     give = lambda: deliver(ours, str(source), commit=seen.commit, branch="harness/b", expected_old=None)
     timed("deliver", give, rounds=ROUNDS, before=drop)
-    return warm
+    return ready, captured
 
 
 def main() -> int:
-    """Print the table; 0 whatever the disk's floor is, since that is not ours."""
+    """Print the table; 1 where a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", type=int, nargs="*", default=[2500, 25000])
     parser.add_argument("--at", help="the folder to work in (default: the temporary folder)")
     given = parser.parse_args()
+    missed = 0
     for files in given.files:
         with tempfile.TemporaryDirectory(prefix="bench-workspace-", dir=given.at) as top:
-            warm = bench(files, Path(top))
-        if files == 2500:
-            print(f"target: a warm work tree of 2500 files within {TARGET_MS:.0f} ms; seen {warm:.0f} ms")
-    return 0
+            ready, captured = bench(files, Path(top))
+        for what, limits, seen in (("ready", READY_MS, ready), ("captured", CAPTURED_MS, captured)):
+            if files in limits:
+                missed += seen > limits[files]
+                print(f"target: {files} files {what} within {limits[files]:.0f} ms; seen {seen:.0f} ms", flush=True)
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

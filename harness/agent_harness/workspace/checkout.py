@@ -14,18 +14,20 @@ import shutil
 import struct
 import tempfile
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from agent_harness.errors import GitFault, UsageError
+from agent_harness.errors import Cancelled, GitFault, UsageError
 from agent_harness.git import IDENTITY, LONG_S, Git, blobs
 from agent_harness.workspace.entries import GITLINK, LINK, PROGRAM, Entry, folders, shown, unsafe
 
 ATTRIBUTES = "* !filter !diff -text !eol !ident !working-tree-encoding !merge !export-ignore !export-subst\n"
 """Outranks every `.gitattributes`: bytes stay as they are, and git alone says what is binary."""
 
+_POINTER, _POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 _BRANCH = "main"
 _KEPT_TEMPLATES = 3
 _CONFIG = f"""[core]
@@ -33,6 +35,7 @@ _CONFIG = f"""[core]
 \tfilemode = true
 \tbare = false
 \tautocrlf = false
+\ttrustctime = false
 [gc]
 \tauto = 0
 [user]
@@ -43,19 +46,30 @@ _CONFIG = f"""[core]
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """What was written: how many files and links, and the submodules that were left as empty folders."""
+    """What was written: how many files and links, the submodules that were left as empty folders, and the files that
+    are pointers of Git LFS in place of their contents."""
 
     files: int
     submodules: tuple[str, ...] = ()
+    pointers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to write and whose it shall be (`uid`, `gid`: only root can give files away, others keep them)."""
+    """Where to write and whose it shall be (`uid`, `gid`: only root can give files away, others keep them).
+    `stopped` says when nobody wants it any more."""
 
     dest: Path
     uid: int
     gid: int
+    stopped: Callable[[], bool] = bool
+
+    def fresh(self) -> None:
+        """Make the folder. Raises UsageError where something is in it already."""
+        self.dest.mkdir(mode=0o755, exist_ok=True)
+        if any(self.dest.iterdir()):
+            raise UsageError(f"{self.dest} is not empty", next="give a new folder")
+        self.own(self.dest)
 
     def own(self, target: int | Path) -> None:
         """Give a file, folder or link away."""
@@ -70,18 +84,16 @@ class Place:
         return self.dest / os.fsdecode(inside)
 
 
-def write_tree(git: Git, entries: Mapping[bytes, Entry], place: Place, at_s: int) -> dict[bytes, os.stat_result]:
-    """Write the files into the new folder `place.dest`; gives back what the file system says of each.
+def write_tree(
+    git: Git, entries: Mapping[bytes, Entry], place: Place, at_s: int
+) -> tuple[Checkout, dict[bytes, os.stat_result]]:
+    """Write the files into the new folder `place.dest`; gives back what the file system says of each, too.
 
-    `at_s` is every file's time. Raises UsageError where the folder is not empty or a path cannot be written."""
+    `at_s` is every file's time. Raises UsageError (the folder is not empty, a path cannot be written) or Cancelled."""
     for path in entries:
         if reason := unsafe(path):
             raise UsageError(f"{shown(path)} cannot be checked out", why=reason)
-    dest = place.dest
-    dest.mkdir(mode=0o755, exist_ok=True)
-    if any(dest.iterdir()):
-        raise UsageError(f"{dest} is not empty", next="give a new folder")
-    place.own(dest)
+    place.fresh()
     modules = [path for path, entry in entries.items() if entry.mode == GITLINK]
     for folder in sorted({*folders(entries), *modules}):
         place.path(folder).mkdir(0o755)
@@ -89,11 +101,16 @@ def write_tree(git: Git, entries: Mapping[bytes, Entry], place: Place, at_s: int
     times = (at_s * 10**9, at_s * 10**9)
     # All folders are there and real before the first file, and links come last: nothing is written through a link.
     todo = sorted((e for e in entries.values() if e.mode != GITLINK), key=lambda e: e.mode == LINK)
-    seen = {}
+    seen, pointers = {}, []
     for entry, chunks in zip(todo, blobs(git, [entry.oid for entry in todo]), strict=True):
+        if place.stopped():
+            raise Cancelled("nobody wants this work tree any more")
+        head = next(chunks, b"")
+        if entry.size < _POINTER_BYTES and head.startswith(_POINTER):
+            pointers.append(shown(entry.path))
         write = _write_link if entry.mode == LINK else _write_file
-        seen[entry.path] = write(entry, chunks, place, times)
-    return seen
+        seen[entry.path] = write(entry, chain((head,), chunks), place, times)
+    return Checkout(len(seen), tuple(map(shown, modules)), tuple(pointers)), seen
 
 
 def _write_file(entry: Entry, chunks: Iterable[bytes], place: Place, times: tuple[int, int]) -> os.stat_result:

@@ -25,7 +25,7 @@ from agent_harness.workspace.checkout import (
     write_git,
     write_tree,
 )
-from agent_harness.workspace.entries import FILE, GITLINK, PROGRAM, Entry, shown, unsafe
+from agent_harness.workspace.entries import FILE, PROGRAM, Entry, shown, unsafe
 from agent_harness.workspace.scan import CaptureLimits
 from agent_harness.workspace.source import (
     Source,
@@ -38,6 +38,7 @@ from agent_harness.workspace.source import (
     shallow_ends,
     unknown,
 )
+from agent_harness.workspace.spares import Spares
 
 _BASES = "refs/harness/base"
 _HAVES = 50
@@ -51,8 +52,8 @@ class HarnessRepository:
     """Base commits come in, work trees go out, candidates are captured and kept. Safe for several processes."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.git = Git(path)
+        self.path, self.git = path, Git(path)
+        self._spares = Spares(path / "harness-spares", self._lay)
 
     @classmethod
     def open(cls, path: Path) -> HarnessRepository:
@@ -72,6 +73,7 @@ class HarnessRepository:
         for left in path.glob(f"{_SCRATCH}*"):  # by a process that was killed
             if left.stat().st_mtime < time.time() - _STALE_S:
                 shutil.rmtree(left, ignore_errors=True)
+        repository._spares.sweep()
         return repository
 
     # --- bases --------------------------------------------------------------------------------------------------
@@ -185,20 +187,31 @@ class HarnessRepository:
 
         With git, a disposable repository of its own comes along: one branch, the commit's history, a clean status.
         Raises UsageError where a path in the commit cannot be written safely, or GitFault."""
-        entries = listing(self.git, commit)
         place = Place(dest, uid, gid)
         try:
-            seen = write_tree(self.git, entries, place, file_time(self._committed(commit)))
-            if with_git:
-                ends = shallow_ends(self.git)
-                if ends:
-                    ends &= set(self.git.run("rev-list", commit).decode("ascii").split())
-                with Templates(self.git, self.path / "harness-packs").pack(commit) as pack:
-                    write_git(place, pack, commit, index_file(entries, seen), ends)
+            return (with_git and self._spares.take(commit, place)) or self._lay(commit, place, with_git)
         except OSError as error:
             raise GitFault(f"cannot write the work tree {dest}", why=str(error.strerror)) from error
-        modules = tuple(shown(path) for path, entry in entries.items() if entry.mode == GITLINK)
-        return Checkout(len(seen), modules)
+
+    def lay_ahead(self, commit: str, *, uid: int, gid: int) -> None:
+        """Lay out a work tree with git in the background, for the next `materialise` of this commit and owner, in
+        whatever process. It takes the place of a spare of another commit. `rest` ends it."""
+        self._spares.start(commit, Place(self.path, uid, gid))
+
+    def rest(self) -> None:
+        """Give up what is being laid out ahead. A finished spare stays."""
+        self._spares.stop()
+
+    def _lay(self, commit: str, place: Place, with_git: bool = True) -> Checkout:
+        entries = listing(self.git, commit)
+        made, seen = write_tree(self.git, entries, place, file_time(self._committed(commit)))
+        if with_git:
+            ends = shallow_ends(self.git)
+            if ends:
+                ends &= set(self.git.run("rev-list", commit).decode("ascii").split())
+            with Templates(self.git, self.path / "harness-packs").pack(commit) as pack:
+                write_git(place, pack, commit, index_file(entries, seen), ends)
+        return made
 
     def capture(
         self,
