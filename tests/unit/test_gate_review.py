@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,7 @@ from agent_harness.types import (
     RoleResult,
     Spend,
 )
+from fakes.model import FakeModel
 from fakes.recorder import FakeClock, FakeRecorder
 from fakes.sandbox import FakeSandbox, result
 
@@ -110,11 +112,11 @@ class Kit:
         @contextmanager
         def opened(candidate):
             self.trees.append(candidate.commit)
-            yield FakeSandbox(None), lambda: self.intact
+            yield FakeSandbox(Path()), lambda: self.intact
 
         @contextmanager
         def checkout(commit, purpose):
-            yield FakeSandbox(None, act=lambda _: self.exit(purpose))
+            yield FakeSandbox(Path(), act=lambda _: self.exit(purpose))
 
         surface = ReviewSurface(
             open=opened,
@@ -123,7 +125,7 @@ class Kit:
             diff=lambda old, new: DIFF if old == "base" else self.changed_since,
             read=lambda tree, path: self.files.get((tree, path), FILES.get("head" if tree == "tree" else "base")),
             contains=self.contains,
-            environment=lambda sandbox: Environment(sandbox, None, self.recorder, self.clock, str),
+            environment=lambda sandbox: Environment(sandbox, FakeModel(()), self.recorder, self.clock, str),
             ask=self.ask,
         )
         gate = ReviewGate(

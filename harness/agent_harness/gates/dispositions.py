@@ -86,7 +86,8 @@ def _waiver(entry: Mapping[str, Any], beside: str) -> tuple[str, str, date]:
     for name, kind in _FIELDS.items():
         if type(entry.get(name)) is not kind or not str(entry[name]).strip():
             raise ValueError(f"a waiver has no {name}, or not as {kind.__name__}")
-    if beside or (unknown := entry.keys() - _FIELDS.keys()):
+    unknown = entry.keys() - _FIELDS.keys()
+    if beside or unknown:
         raise ValueError(beside or f"unknown: {', '.join(sorted(unknown))}")
     return entry["fingerprint"], entry["reason"], entry["expires"]
 

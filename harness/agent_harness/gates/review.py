@@ -5,13 +5,16 @@ made by code from what was located, confirmed and reproduced, and only when the 
 Everything else is an ERROR: inconclusive, never a pass and never the work's fault.
 """
 
+# pyright: reportReturnType=false
+# (a Protocol's methods have a docstring for a body)
+
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from agent_harness.errors import Exit, GitFault
 from agent_harness.gates import Case
@@ -20,7 +23,6 @@ from agent_harness.gates.dispositions import OUTSIDE, WAIVERS, Round, fingerprin
 from agent_harness.gates.hunks import Hunk, choose, manifest, parse, told
 from agent_harness.gates.prove import Prover
 from agent_harness.ports import Clock, Environment, Recorder, Sandbox, Task
-from agent_harness.store.verdicts import Verdicts
 from agent_harness.types import (
     JSON,
     Candidate,
@@ -72,6 +74,19 @@ class Terms:
     inputs: JSON = field(default_factory=dict)
 
 
+class Memory(Protocol):
+    """Reports of earlier reviews as plain data; `store.verdicts.Verdicts` keeps them."""
+
+    def recall(self, key: str) -> JSON | None:
+        """The report of exactly these inputs."""
+
+    def remember(self, key: str, target: str, at_ms: int, report: JSON) -> None:
+        """Keep one."""
+
+    def earlier(self, target: str) -> list[JSON]:
+        """Those of a target, newest first."""
+
+
 class ReviewGate:
     """Asks the reviewer. `report` holds what was found after judging."""
 
@@ -83,7 +98,7 @@ class ReviewGate:
         role: Role,
         *,
         terms: Terms,
-        verdicts: Verdicts,
+        verdicts: Memory,
         recorder: Recorder,
         clock: Clock,
         redact: Callable[[str], str],
