@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,11 +12,12 @@ from agent_harness.gates import hunks
 from agent_harness.gates.review import DIFF_SHOWN
 from agent_harness.parts import Parts, Work
 from agent_harness.reviewing import review
-from agent_harness.types import Limits, ReviewClaim, ReviewFinding, ReviewReport, Support
+from agent_harness.types import Limits, ReviewFinding, ReviewReport
 from agent_harness.workspace.source import locate, shallow_ends
 
 ENDS = {"pass": Exit.OK, "fail": Exit.FAILED}
 PROOFS = ("proven", "verified", "unverified")
+GRAVITY = ("supported", "not_checked", "unsupported")
 DEEPER = "`git fetch --unshallow` (in CI: fetch-depth: 0 for actions/checkout, GIT_DEPTH: 0 for GitLab)"
 
 
@@ -120,20 +121,17 @@ def concluded(report: ReviewReport, why: str) -> ReviewReport:
 
 def agreed(reports: Sequence[ReviewReport]) -> ReviewReport:
     """Passes as one report. A finding blocks where it is proven in any pass, or counts and blocks in more than half
-    of them; what fewer found is told with their number. Without that, one inconclusive pass makes all so."""
+    of them; what fewer found is told with their number. Without that, one inconclusive pass makes all so, and so do
+    most passes that fail the change, each for a reason of its own."""
     groups = list[list[tuple[int, ReviewFinding]]]()
     for number, report in enumerate(reports):
         for one in report.findings:
             group = next((g for g in groups if any(same(one, other) for _, other in g)), None)
             groups.append([(number, one)]) if group is None else group.append((number, one))
-    claims: dict[str, ReviewClaim] = {}
-    for claim in (one for report in reports for one in report.claims):
-        worst = claims.get(claim.statement)
-        if worst is None or GRAVITY[claim.support] > GRAVITY[worst.support]:
-            claims[claim.statement] = claim
-    first = reports[0]
+    told = sorted((one for report in reports for one in report.claims), key=lambda one: GRAVITY.index(one.support))
+    claims = {one.statement: one for one in told}  # the worst that was said of each
     whole = replace(
-        first,
+        reports[0],
         run=" ".join(report.run for report in reports),
         confidence=min(report.confidence for report in reports),
         findings=tuple(voted(group, len(reports)) for group in groups),
@@ -142,14 +140,15 @@ def agreed(reports: Sequence[ReviewReport]) -> ReviewReport:
         remembered=all(report.remembered for report in reports),
         receipt={"passes": [report.receipt for report in reports]},
     )
-    told = f"{len(reports)} passes ({', '.join(report.verdict for report in reports)})"
+    why = f"{len(reports)} passes ({', '.join(report.verdict for report in reports)})"
     lost = next((report for report in reports if report.verdict not in ENDS), None)
     if lost and not any(one.blocking for one in whole.findings):
-        return replace(whole, verdict=lost.verdict, exit=lost.exit, reason=f"{told}: {lost.reason}")
-    return concluded(whole, told)
-
-
-GRAVITY: Mapping[Support, int] = {Support.SUPPORTED: 0, Support.NOT_CHECKED: 1, Support.UNSUPPORTED: 2}
+        return replace(whole, verdict=lost.verdict, exit=lost.exit, reason=f"{why}: {lost.reason}")
+    ended = concluded(whole, why)
+    if ended.verdict == "pass" and sum(report.verdict == "fail" for report in reports) * 2 > len(reports):
+        told = f"{why}: most fail the change, and no two agree why"
+        return replace(ended, verdict="inconclusive", exit=int(Exit.INCONCLUSIVE), reason=told)
+    return ended
 
 
 def same(one: ReviewFinding, other: ReviewFinding) -> bool:

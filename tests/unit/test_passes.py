@@ -87,3 +87,10 @@ def test_what_passes_say_of_the_story_is_taken_at_its_worst():
     assert [one.support for one in told.claims] == [Support.UNSUPPORTED]
     assert told.unseen == ("a:1-2",) and told.confidence == 0.4
     assert len(told.receipt["passes"]) == 3 and len(told.run.split()) == 3
+
+
+def test_most_passes_that_fail_for_other_reasons_each_are_no_pass():
+    apart = [report(finding(line=n, end_line=n, fingerprint=f"{n}" * 32)) for n in (1, 5, 9)]
+    told = agreed(apart)
+    assert (told.verdict, told.exit) == ("inconclusive", 3) and "no two agree why" in told.reason
+    assert agreed([*apart[:1], GOOD, GOOD]).verdict == "pass"

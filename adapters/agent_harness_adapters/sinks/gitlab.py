@@ -11,9 +11,8 @@ from agent_harness_adapters.sinks import blocks, clean, dumped, flat, headline, 
 SEVERITIES = {"P0": "blocker", "P1": "critical"}
 
 
-def render(report: ReviewReport, root: str = "") -> str:
+def render(report: ReviewReport, _root: str = "") -> str:
     """A list of issues, each with a fingerprint of its own."""
-    del root
     told = (
         [] if report.verdict == "pass" else [_issue("verdict", headline(report), report.verdict, severity="critical")]
     )

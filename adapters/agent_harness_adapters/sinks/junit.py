@@ -10,9 +10,8 @@ from agent_harness_adapters.sinks import blocks, clean, counted, flat, headline,
 ENDS = {"pass": "system-out", "fail": "failure"}
 
 
-def render(report: ReviewReport, root: str = "") -> str:
+def render(report: ReviewReport, _root: str = "") -> str:
     """One suite. `clean` has already replaced what XML 1.0 does not know."""
-    del root
     failures = counted(report)["blocking"] + (report.verdict == "fail")
     errors = int(report.verdict not in ENDS)
     totals = {"tests": len(report.findings) + 1, "failures": failures, "errors": errors}

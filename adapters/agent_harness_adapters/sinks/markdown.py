@@ -18,9 +18,8 @@ LIMIT = 65_536
 SPARE = 256
 
 
-def render(report: ReviewReport, root: str = "", *, limit: int = LIMIT) -> str:
+def render(report: ReviewReport, _root: str = "", *, limit: int = LIMIT) -> str:
     """The comment: as many findings as fit, the gravest first, and how many did not."""
-    del root
     told = [MARK, f"### Review: {report.verdict}", span(headline(report)), *(f"- {span(one)}" for one in notes(report))]
     told.append(f"`{report.base[:12]}..{report.head[:12]}`, {len(report.findings)} finding(s).")
     room = limit - SPARE - sum(len(one.encode()) + 2 for one in told)

@@ -21,9 +21,8 @@ SCORES = {"P0": "9.5", "P1": "8.0", "P2": "5.5", "P3": "2.0"}
 """`security-severity`: critical, high, medium, low as the host bins them."""
 
 
-def render(report: ReviewReport, root: str = "") -> str:
+def render(report: ReviewReport, _root: str = "") -> str:
     """One run. Where not all findings fit, the gravest do, and a notification says how many do not."""
-    del root
     shown = ordered(report)[:RESULTS]
     while True:
         text = dumped(_log(report, shown))
@@ -74,19 +73,17 @@ def _result(one: ReviewFinding, index: int, seen: Counter[str]) -> dict[str, Any
     where: dict[str, Any] = {"artifactLocation": {"uri": uri, "uriBaseId": ROOT}}
     if at := lines(one):
         where["region"] = {"startLine": at[0], "endLine": at[1]}
-    text = f"{one.severity} {flat(one.title)} ({standing(one)})\n\n{clean(one.body)}"
     result = {
         "ruleId": _rule(one),
         "ruleIndex": index,
         "level": level(one),
-        "message": {"text": _plain(text)},
+        "message": {"text": _plain(f"{one.severity} {flat(one.title)} ({standing(one)})\n\n{clean(one.body)}")},
         "locations": [{"physicalLocation": where}],
         "partialFingerprints": {"agentHarness/v1": mark, "primaryLocationLineHash": mark},
         "properties": {"severity": one.severity, "proof": one.proof, "side": one.side},
     }
-    if one.disposition is Disposition.WAIVED:
-        result["suppressions"] = [{"kind": "external", "justification": _plain(flat(one.waiver))}]
-    return result
+    waived = [{"kind": "external", "justification": _plain(flat(one.waiver))}]
+    return result | ({"suppressions": waived} if one.disposition is Disposition.WAIVED else {})
 
 
 def _plain(text: str) -> str:

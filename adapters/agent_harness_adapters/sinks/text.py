@@ -6,9 +6,8 @@ from agent_harness.types import ReviewReport
 from agent_harness_adapters.sinks import clean, flat, headline, notes, ordered, place, standing
 
 
-def render(report: ReviewReport, root: str = "") -> str:
+def render(report: ReviewReport, _root: str = "") -> str:
     """The verdict, then each finding with the words it is about."""
-    del root
     told = [f"review    {report.base[:12]}..{report.head[:12]}: {headline(report)}"]
     told += [f"note      {one}" for one in notes(report)]
     for one in ordered(report):
