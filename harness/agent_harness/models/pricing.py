@@ -112,8 +112,9 @@ class PriceTable:
             raise ConfigError("the price table cannot be read", why=str(error), next="reinstall the package") from None
 
     def find(self, model: str) -> Price | None:
-        """The price of `provider/model`; None where it is not known. A bare name is looked for under each provider
-        and found only where exactly one has it."""
+        """The price of `provider/model`, whichever of its wire formats; None where it is not known. A bare name is
+        looked for under each provider and found only where exactly one has it."""
+        model = model.replace("/responses/", "/", 1)
         if "/" in model:
             return self.prices.get(model)
         found = [price for name, price in self.prices.items() if name.split("/", 1)[1] == model]
