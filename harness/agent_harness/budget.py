@@ -18,25 +18,18 @@ from agent_harness.ports import Clock
 from agent_harness.types import Limits, Spend, dollars
 
 
-class Above(Protocol):
-    """What a budget asks of the one that it stands in."""
+class _Above(Protocol):
+    """What a budget asks of the one that it stands in, as `ports.Budget` says it."""
 
-    def reserve(self, worst: Spend) -> int:
-        """As `ports.Budget.reserve`."""
-        ...
-
-    def settle(self, ticket: int, actual: Spend) -> None:
-        """As `ports.Budget.settle`."""
-
-    def seconds_left(self) -> float:
-        """As `ports.Budget.seconds_left`."""
-        ...
+    def reserve(self, worst: Spend) -> int: ...
+    def settle(self, ticket: int, actual: Spend) -> None: ...
+    def seconds_left(self) -> float: ...
 
 
 class Budget:
     """One scope's ceilings, inside those of `above`. Safe for threads."""
 
-    def __init__(self, clock: Clock, scope: str, limits: Limits, above: Above | None = None) -> None:
+    def __init__(self, clock: Clock, scope: str, limits: Limits, above: _Above | None = None) -> None:
         check_limits(scope, limits)
         self.scope, self.limits = scope, limits
         self._clock, self._above = clock, above

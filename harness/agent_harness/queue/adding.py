@@ -123,25 +123,8 @@ def _states(tx: Connection, fresh: dict[str, NewItem]) -> dict[str, str]:
 
 def _insert_item(tx: Connection, draft: NewItem, state: ItemState, now_ms: int) -> None:
     position = tx.execute(select(func.coalesce(func.max(ITEM.c.position), 0) + 1)).scalar_one()
-    tx.execute(
-        ITEM.insert().values(
-            id=draft.id,
-            key=draft.key,
-            payload=payload(draft),
-            state=state.value,
-            priority=draft.priority,
-            position=position,
-            not_before_ms=0,
-            generation=0,
-            token="",
-            run="",
-            worker="",
-            expires_ms=0,
-            failures=0,
-            losses=0,
-            reason=IMPORTED if draft.done else "",
-            feedback="",
-            created_ms=now_ms,
-            updated_ms=now_ms,
-        )
-    )
+    row: dict[str, Any] = dict.fromkeys(("not_before_ms", "generation", "expires_ms", "failures", "losses"), 0)
+    row |= dict.fromkeys(("token", "run", "worker", "feedback"), "")
+    row |= {"id": draft.id, "key": draft.key, "payload": payload(draft), "state": state.value, "position": position}
+    row |= {"priority": draft.priority, "reason": IMPORTED if draft.done else ""}
+    tx.execute(ITEM.insert(), row | {"created_ms": now_ms, "updated_ms": now_ms})

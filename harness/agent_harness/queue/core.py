@@ -237,12 +237,12 @@ class Queue:
             return []
         taken = []
         with self._store.write() as tx:
-            for suspect in suspects:
-                row = self._row(tx, suspect.item)
-                same = row.token == suspect.token and row.generation == suspect.generation and row.state in _ACTIVE
-                if same and (suspect.dead or row.expires_ms <= self._now(tx)):
-                    self._lose(tx, row, suspect.why)
-                    taken.append(suspect.item)
+            for seen, dead, why in suspects:
+                row = self._row(tx, seen.id)
+                same = (row.token, row.generation) == (seen.token, seen.generation) and row.state in _ACTIVE
+                if same and (dead or row.expires_ms <= self._now(tx)):
+                    self._lose(tx, row, why)
+                    taken.append(row.id)
         return taken
 
     # --- moves ----------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Self
 
 from agent_harness.errors import ClaimLost, HarnessError
 from agent_harness.queue.core import TTL_S, Queue
@@ -14,8 +14,13 @@ _LOOK_S = 1.0
 
 
 class Heartbeat:
-    """Renews a claim from one thread and watches the time from another: a database that does not answer stops the
-    first, never the second."""
+    """Keeps a claim alive while its block runs. It renews the claim from one thread and watches the time from another:
+    a database that does not answer stops the first, never the second.
+
+    `on_lost` is called once, from another thread, when the claim was taken away, or when it could not be renewed for
+    so long that it soon may be; it must stop the work at once. `progressing` is asked before each renewal: a worker
+    that is alive but stuck is not kept alive.
+    """
 
     def __init__(
         self,
@@ -40,13 +45,12 @@ class Heartbeat:
             for work in (self._beat, self._watch)
         ]
 
-    def start(self) -> None:
-        """Begin; the first renewal is at once."""
-        for thread in self._threads:
+    def __enter__(self) -> Self:
+        for thread in self._threads:  # the first renewal is at once
             thread.start()
+        return self
 
-    def stop(self) -> None:
-        """End. After this `on_lost` is not called any more."""
+    def __exit__(self, *_: object) -> None:  # after this `on_lost` is not called any more
         with self._once:
             self._stop.set()
         for thread in self._threads:
@@ -82,24 +86,4 @@ class Heartbeat:
         self._on_lost()
 
 
-@contextmanager
-def heartbeat(
-    queue: Queue,
-    claim: Claim,
-    on_lost: Callable[[], None],
-    *,
-    ttl_s: float = TTL_S,
-    progressing: Callable[[], bool] = lambda: True,
-) -> Iterator[Heartbeat]:
-    """Keep a claim alive while the block runs.
-
-    `on_lost` is called once, from another thread, when the claim was taken away, or when it could not be renewed for
-    so long that it soon may be; it must stop the work at once. `progressing` is asked before each renewal: a worker
-    that is alive but stuck is not kept alive.
-    """
-    beat = Heartbeat(queue, claim, on_lost, ttl_s=ttl_s, progressing=progressing)
-    beat.start()
-    try:
-        yield beat
-    finally:
-        beat.stop()
+heartbeat = Heartbeat

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from agent_harness.ports import Clock
@@ -11,17 +10,6 @@ from agent_harness.worker import alive
 
 _JUMP_S = 30.0
 _PATIENCE_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A claim to take back; `dead` when its process is known to be gone, else only its time ran out."""
-
-    item: str
-    token: str
-    generation: int
-    dead: bool
-    why: str
 
 
 class Reaper:
@@ -33,17 +21,15 @@ class Reaper:
         self._wall_s, self._steady_s = clock.now_ms() / 1000, clock.monotonic()
         self._trust_from = self._steady_s
 
-    def suspects(self, claims: Iterable[Any], now_ms: int) -> list[Suspect]:
-        """Those of the claimed rows whose worker is gone."""
-        trusted = self._expiry_counts()
-        found = []
+    def suspects(self, claims: Iterable[Any], now_ms: int) -> list[tuple[Any, bool, str]]:
+        """Those of the claimed rows to take back: the row, whether its process is known to be gone (else only its time
+        ran out), and why."""
+        trusted, found = self._expiry_counts(), []
         for row in claims:
             if alive(row.worker) is False:
-                why = "its worker's process ended without settling it"
-                found.append(Suspect(row.id, row.token, row.generation, dead=True, why=why))
+                found.append((row, True, "its worker's process ended without settling it"))
             elif trusted and row.expires_ms <= now_ms:
-                why = "its worker did not renew the claim in time"
-                found.append(Suspect(row.id, row.token, row.generation, dead=False, why=why))
+                found.append((row, False, "its worker did not renew the claim in time"))
         return found
 
     def _expiry_counts(self) -> bool:

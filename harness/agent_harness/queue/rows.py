@@ -13,21 +13,17 @@ from sqlalchemy import Connection, select
 from agent_harness.store.tables import ANSWER, DEPENDENCY, ITEM, WANTED
 from agent_harness.types import Allowance, Check, CheckKind, Deliverable, Item, ItemState, Limits, NewItem, canonical
 
+_FIXED = ("title", "brief", "checks", "limits", "base", "allow", "allow_paths", "deliverable")
+_COPIED = (
+    *("id", "priority", "key", "generation", "failures", "losses", "not_before_ms", "feedback"),
+    *("created_ms", "updated_ms"),
+)
+
 
 def payload(new: NewItem) -> str:
     """What of an item never changes, as JSON."""
-    return canonical(
-        {
-            "title": new.title,
-            "brief": new.brief,
-            "checks": None if new.checks is None else [asdict(check) for check in new.checks],
-            "limits": asdict(new.limits) if new.limits else None,
-            "base": new.base,
-            "allow": list(new.allow),
-            "allow_paths": list(new.allow_paths),
-            "deliverable": new.deliverable.value,
-        }
-    )
+    whole = asdict(new)
+    return canonical({name: whole[name] for name in _FIXED})
 
 
 def load(tx: Connection, rows: Iterable[Any]) -> list[Item]:
@@ -58,31 +54,20 @@ def _item(row: Any, needs: list[tuple[str, str]], missing: list[str], answer: st
         open_ones = [f"{need} ({state})" for need, state in needs if state != ItemState.DONE]
         reason = "waits for " + ", ".join([*open_ones, *(f"{key} (not queued)" for key in missing)])
     return Item(
-        id=row.id,
-        title=fixed["title"],
-        brief=fixed["brief"],
         state=ItemState(row.state),
         checks=None if fixed["checks"] is None else tuple(_check(check) for check in fixed["checks"]),
         limits=Limits(**fixed["limits"]) if fixed["limits"] else None,
         depends_on=tuple(need for need, _ in needs),
-        priority=row.priority,
-        key=row.key,
-        base=fixed["base"],
         allow=tuple(Allowance(name) for name in fixed["allow"]),
         allow_paths=tuple(fixed["allow_paths"]),
-        generation=row.generation,
-        failures=row.failures,
-        losses=row.losses,
-        not_before_ms=row.not_before_ms,
         reason=reason,
-        feedback=row.feedback,
-        created_ms=row.created_ms,
-        updated_ms=row.updated_ms,
         deliverable=Deliverable(fixed.get("deliverable", Deliverable.CHANGE)),
         missing=tuple(missing),
         answer=answer,
+        **{name: fixed[name] for name in ("title", "brief", "base")},
+        **{name: getattr(row, name) for name in _COPIED},
     )
 
 
 def _check(data: dict[str, Any]) -> Check:
-    return Check(data["command"], CheckKind(data["kind"]), data["timeout_s"])
+    return Check(data["command"], CheckKind(data["kind"]), data["timeout_s"], data.get("no_worse", False))

@@ -38,11 +38,13 @@ _STATES = "'ready', 'claimed', 'delivering', 'held', 'blocked', 'done', 'failed'
 _ACTIVE = "state IN ('claimed', 'delivering')"
 
 
-def _texts(*names: str) -> list[Column[str]]:
+def texts(*names: str) -> list[Column[str]]:
+    """Columns of text, none of them NULL."""
     return [Column(name, Text, nullable=False) for name in names]
 
 
-def _numbers(*names: str, big: bool = True) -> list[Column[int]]:
+def numbers(*names: str, big: bool = True) -> list[Column[int]]:
+    """Columns of whole numbers, none of them NULL."""
     return [Column(name, BigInteger if big else Integer, nullable=False) for name in names]
 
 
@@ -51,15 +53,15 @@ ITEM = Table(
     METADATA,
     Column("id", Text, primary_key=True),
     Column("key", Text, unique=True),
-    *_texts("payload", "state"),  # payload: what the person queued, as JSON
-    *_numbers("priority", big=False),
+    *texts("payload", "state"),  # payload: what the person queued, as JSON
+    *numbers("priority", big=False),
     Column("position", BigInteger, nullable=False, unique=True),  # order of arrival
-    *_numbers("not_before_ms", "generation"),  # the generation only ever grows
-    *_texts("token", "run", "worker"),  # of the newest claim; no token when its rights were taken away
-    *_numbers("expires_ms"),
-    *_numbers("failures", "losses", big=False),
-    *_texts("reason", "feedback"),
-    *_numbers("created_ms", "updated_ms"),
+    *numbers("not_before_ms", "generation"),  # the generation only ever grows
+    *texts("token", "run", "worker"),  # of the newest claim; no token when its rights were taken away
+    *numbers("expires_ms"),
+    *numbers("failures", "losses", big=False),
+    *texts("reason", "feedback"),
+    *numbers("created_ms", "updated_ms"),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
 )
 Index(
@@ -100,8 +102,8 @@ ATTEMPT = Table(
     METADATA,
     Column("item", Text, ForeignKey("item.id"), primary_key=True),
     Column("generation", BigInteger, primary_key=True),
-    *_texts("token", "run", "worker"),
-    *_numbers("started_ms"),
+    *texts("token", "run", "worker"),
+    *numbers("started_ms"),
     Column("ended_ms", BigInteger),
     Column("outcome", Text),  # a settlement, or `lost`
 )
@@ -110,8 +112,8 @@ EVENT = Table(
     "event",
     METADATA,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
-    *_numbers("at_ms"),
-    *_texts("kind", "item", "run", "data"),  # data: canonical JSON
+    *numbers("at_ms"),
+    *texts("kind", "item", "run", "data"),  # data: canonical JSON
     Column("leaf", String(64), nullable=False),
     Index(None, "item", "seq"),
     Index(None, "run", "seq"),
@@ -121,7 +123,7 @@ BLOB = Table(
     "blob",
     METADATA,
     Column("digest", Text, primary_key=True),
-    *_numbers("size"),
+    *numbers("size"),
     Column("content", LargeBinary, nullable=False),  # zlib
 )
 
@@ -129,10 +131,9 @@ VERDICT = Table(
     "verdict",
     METADATA,
     Column("key", Text, primary_key=True),  # digest of all that the verdict depends on
-    Column("target", Text, nullable=False),  # what the change was made to, as the person named it
-    Column("head", Text, nullable=False),
-    Column("at_ms", BigInteger, nullable=False),
-    Column("report", Text, nullable=False),  # JSON, as it was before waivers
+    *texts("target", "head"),  # target: what the change was made to, as the person named it
+    *numbers("at_ms"),
+    *texts("report"),  # JSON, as it was before waivers
     Index(None, "target", "at_ms"),
 )
 
@@ -140,8 +141,8 @@ AUDIT_HEAD = Table(
     "audit_head",
     METADATA,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    *_numbers("size"),
-    *_texts("peaks"),  # hexadecimal, largest subtree first, separated by spaces
+    *numbers("size"),
+    *texts("peaks"),  # hexadecimal, largest subtree first, separated by spaces
     CheckConstraint("id = 1", name="single"),
 )
 
@@ -150,15 +151,15 @@ BUDGET = Table(
     METADATA,
     Column("scope", Text, primary_key=True),  # an item's id; empty for the project
     Column("period", Text, primary_key=True),  # the project's day, month or `ever`; empty for items
-    *_numbers("steps", "tokens", "nanousd", "ms"),  # what is spent and what is held, together
+    *numbers("steps", "tokens", "nanousd", "ms"),  # what is spent and what is held, together
 )
 
 RESERVATION = Table(
     "reservation",
     METADATA,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
-    *_texts("item", "period", "worker", "run"),
-    *_numbers("steps", "tokens", "nanousd", "at_ms"),
+    *texts("item", "period", "worker", "run"),
+    *numbers("steps", "tokens", "nanousd", "at_ms"),
 )
 
 VERSION = Table(

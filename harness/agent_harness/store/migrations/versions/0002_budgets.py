@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from agent_harness.store.tables import numbers, texts
+
 revision = "0002"
 down_revision = "0001"
 
@@ -10,19 +12,12 @@ _SPEND = ("steps", "tokens", "nanousd")
 
 
 def upgrade() -> None:
-    op.create_table("budget", *_texts("scope", "period"), *_numbers(*_SPEND, "ms"), _key("budget", "scope", "period"))
+    op.create_table(
+        "budget",
+        *texts("scope", "period"),
+        *numbers(*_SPEND, "ms"),
+        sa.PrimaryKeyConstraint("scope", "period", name="pk_budget"),
+    )
     names = [sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False)]
-    names += [*_texts("item", "period", "worker", "run"), *_numbers(*_SPEND, "at_ms")]
-    op.create_table("reservation", *names, _key("reservation", "id"))
-
-
-def _texts(*names):
-    return [sa.Column(name, sa.Text(), nullable=False) for name in names]
-
-
-def _numbers(*names):
-    return [sa.Column(name, sa.BigInteger(), nullable=False) for name in names]
-
-
-def _key(table, *names):
-    return sa.PrimaryKeyConstraint(*names, name=f"pk_{table}")
+    names += [*texts("item", "period", "worker", "run"), *numbers(*_SPEND, "at_ms")]
+    op.create_table("reservation", *names, sa.PrimaryKeyConstraint("id", name="pk_reservation"))

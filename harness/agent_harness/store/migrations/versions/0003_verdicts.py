@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from agent_harness.store.tables import numbers, texts
+
 revision = "0003"
 down_revision = "0002"
 
@@ -10,9 +12,9 @@ down_revision = "0002"
 def upgrade() -> None:
     op.create_table(
         "verdict",
-        *[sa.Column(name, sa.Text(), nullable=False) for name in ("key", "target", "head")],
-        sa.Column("at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("report", sa.Text(), nullable=False),
+        *texts("key", "target", "head"),
+        *numbers("at_ms"),
+        *texts("report"),
         sa.PrimaryKeyConstraint("key", name="pk_verdict"),
     )
     op.create_index("ix_verdict_target_at_ms", "verdict", ["target", "at_ms"])

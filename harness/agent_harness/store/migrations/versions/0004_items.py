@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from agent_harness.store.tables import numbers, texts
+
 revision = "0004"
 down_revision = "0003"
 
@@ -10,17 +12,15 @@ down_revision = "0003"
 def upgrade() -> None:
     op.create_table(
         "wanted",
-        sa.Column("item", sa.Text(), nullable=False),
-        sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("ordinal", sa.Integer(), nullable=False),
+        *texts("item", "key"),
+        *numbers("ordinal", big=False),
         sa.PrimaryKeyConstraint("item", "key", name="pk_wanted"),
         sa.ForeignKeyConstraint(["item"], ["item.id"], name="fk_wanted_item_item"),
     )
     op.create_index("ix_wanted_key", "wanted", ["key"])
     op.create_table(
         "answer",
-        sa.Column("item", sa.Text(), nullable=False),
-        sa.Column("digest", sa.Text(), nullable=False),
+        *texts("item", "digest"),
         sa.PrimaryKeyConstraint("item", name="pk_answer"),
         sa.ForeignKeyConstraint(["item"], ["item.id"], name="fk_answer_item_item"),
     )
