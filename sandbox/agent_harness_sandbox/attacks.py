@@ -138,10 +138,13 @@ def test_every_attack_is_closed_or_listed(
 ) -> None:
     """None succeeds but those that DESIGN.md lists, the sandbox answers after each, and the host does not move."""
     monkeypatch.setenv("CANARY_API_KEY", CANARY)
-    host = lambda: [Path("/proc/sys/kernel/core_pattern").read_text(), os.uname().nodename]
     box = make_sandbox(mode, files={"f": b"1\n", "d/g": b"2\n"})
-    before = [*host(), digest(box.tree)]
+    before, tree = _host(), digest(box.tree)
     found = attack(box, mode)
     assert not found, found
-    assert host() == before[:2]
-    assert mode is Mode.RW or digest(box.tree) == before[2]
+    assert _host() == before
+    assert mode is Mode.RW or digest(box.tree) == tree
+
+
+def _host() -> list[str]:
+    return [Path("/proc/sys/kernel/core_pattern").read_text(), os.uname().nodename]

@@ -2,15 +2,15 @@
 
 import contextlib
 import re
+import shlex
 from collections import Counter
 from importlib import resources
 
 import pytest
 
-from agent_harness.types import CommandEnd, CommandResult, Mode
-from agent_harness_sandbox.attacks import attack, probes
+from agent_harness.types import Mode
+from agent_harness_sandbox.attacks import probes
 from agent_harness_sandbox.client import connect
-from agent_harness_sandbox.conformance import Box
 from agent_harness_sandbox.image import OWN_IMAGE
 
 DESIGN = resources.files("agent_harness_sandbox").joinpath("DESIGN.md").read_text()
@@ -31,52 +31,26 @@ def test_what_is_open_is_listed_with_its_reason():
     assert listed == {probe.name for probe in probes() if probe.open}
 
 
-class Careless:
-    """A container as `docker run` makes it for somebody in a hurry: root, capabilities, no filter, a bridge."""
-
-    def __init__(self, container):
-        self.container = container
-
-    def execute(self, command):
-        words = ["timeout", "20", "bash", "-c", command.script]
-        done = self.container.exec_run(words, environment=dict(command.env), workdir="/workspace")
-        return CommandResult(CommandEnd.EXITED, done.exit_code, done.output, b"", len(done.output), 0.0, "")
-
-    def read_file(self, path, limit):
-        raise ValueError(path)
-
-    write_file = read_file
-
-    def describe(self):
-        return {}
-
-    def close(self):
-        self.container.remove(force=True)
-
-
 def safe(probe):
-    return not probe.harms and not probe.open and probe.family in {"mounts", "server", "kernel", "privilege"}
+    """Does no harm where it succeeds, and prints what it saw."""
+    shared = {"mounts", "server", "kernel", "privilege"}
+    return probe.family in shared and not probe.shell and not (probe.harms or probe.open) and probe.ends == "exited"
 
 
 @pytest.mark.docker
 def test_the_probes_find_a_careless_container_open(tmp_path):
     """Without this, all of them might be closed because they do not work. Nothing is tried that could do harm."""
-    (tmp_path / "f").write_text("1\n")
+    wanted = list(filter(safe, probes()))
+    lines = [
+        f"echo {shlex.quote(one.name)}: $(timeout 9 unshare -m bash -c {shlex.quote(one.script)} 2>&1)"
+        for one in wanted
+    ]
+    (tmp_path / "all.sh").write_text("\n".join(lines))
     with contextlib.closing(connect()) as client:
-        loose = {
-            "cap_add": ["SYS_ADMIN", "SYS_PTRACE", "NET_ADMIN"],
-            "security_opt": ["seccomp=unconfined", "apparmor=unconfined"],
-            "user": "0:0",
-        }
+        loose = {"cap_add": ["SYS_ADMIN", "SYS_PTRACE", "NET_ADMIN"], "security_opt": ["seccomp=unconfined"]}
         mounts = {str(tmp_path): {"bind": "/workspace", "mode": "rw"}}
-        container = client.containers.run(OWN_IMAGE, ["sleep", "600"], detach=True, volumes=mounts, **loose)
-        sandbox = Careless(container)
-        try:
-            box = Box(sandbox, tmp_path, 0)
-            found = attack(box, Mode.RO, safe)
-        finally:
-            sandbox.close()
-    opened = {name for name, seen in found.items() if "OPEN" in seen}
-    assert len(opened) >= 40, sorted(found)
+        words = ["bash", "/workspace/all.sh"]
+        said = client.containers.run(OWN_IMAGE, words, remove=True, user="0:0", volumes=mounts, **loose).decode()
+    opened = {line.rpartition(": ")[0] for line in said.splitlines() if line.endswith("OPEN")}
+    assert len(opened) >= 40, said
     assert {"mount a tmpfs", "a block device of the host's disk", "open process 1's memory", "become root"} <= opened
-    assert "capabilities of any set" in found
