@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from agent_harness.cli.output import line, say, when
+from agent_harness.cli.output import line, room, say, when
 from agent_harness.types import Event, Finish, dollars
 from agent_harness.types.kinds import Kind
 
@@ -17,7 +17,8 @@ SHOWN = 96
 def event_line(event: Event) -> str:
     """One line of the log: number, time, run, kind and data."""
     run = event.run or event.item or "-"
-    return f"{event.seq:>6}  {when(event.at_ms)}  {run:<12} {event.kind:<20} {line(pairs(event.data), 160)}".rstrip()
+    head = f"{event.seq:>6}  {when(event.at_ms)}  {run:<12} {event.kind:<20} "
+    return f"{head}{line(pairs(event.data), room(len(head)))}".rstrip()
 
 
 def pairs(data: Mapping[str, Any]) -> str:

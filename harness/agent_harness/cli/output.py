@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -103,6 +104,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def when(ms: int) -> str:
     """A time for people, UTC, to the second."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def room(used: int) -> int:
+    """Columns that are left on a line of the terminal; 160 where stdout is none, and 24 on a narrow one."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    return max(24, shutil.get_terminal_size((160, 24)).columns - used) if terminal else 160
 
 
 def bounds(limits: Limits) -> str:

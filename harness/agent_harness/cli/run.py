@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from agent_harness.cli import signals
 from agent_harness.cli.events import Progress
-from agent_harness.cli.opening import Db, Json, Sets, opened
-from agent_harness.cli.output import emit, line, say
+from agent_harness.cli.opening import Db, Json, Sets, Text, opened, opt
+from agent_harness.cli.output import bounds, emit, line, say
 from agent_harness.errors import Cancelled, Exit, NothingToDo, UsageError
 from agent_harness.types import dollars
 
@@ -19,38 +17,20 @@ if TYPE_CHECKING:
     from agent_harness.app import App, DryRun
     from agent_harness.receipt import RunReport
 
-GRAVITY = (
-    Exit.AUDIT,
-    Exit.CREDENTIALS,
-    Exit.INTERRUPTED,
-    Exit.INCONCLUSIVE,
-    Exit.HELD,
-    Exit.LIMIT,
-    Exit.USAGE,
-    Exit.FAILED,
-    Exit.OK,
-)
-"""Of several items the gravest end is the command's."""
+GRAVITY = tuple(map(Exit, (7, 4, 130, 3, 8, 6, 2, 1, 0)))
+"""Of several items the gravest end is the command's: the audit log, credentials, an interruption, inconclusive, held,
+a limit, usage, failed."""
 
-Record = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the model's answers to a file, to be replayed.")
-]
-Replay = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Take the model's answers from a file; no model is asked.")
-]
+Record = Annotated[Path | None, opt(metavar="FILE", help="Write the model's answers to a file, to be replayed.")]
+Replay = Annotated[Path | None, opt(metavar="FILE", help="Take the answers from a file; no model is asked.")]
 
 
 def run(  # noqa: PLR0913 - one parameter per option
     *,
-    item: Annotated[str | None, typer.Option(metavar="ID", help="This item, not the next that is ready.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="One item (the default).")] = False,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="Items until none is ready.")] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Resolve everything and run the checks on the base; ask no model, change nothing."
-        ),
-    ] = False,
+    item: Annotated[Text, opt(metavar="ID", help="This item, not the next that is ready.")] = None,
+    once: Annotated[bool, opt("--once", help="One item (the default).")] = False,
+    until_empty: Annotated[bool, opt("--until-empty", help="Items until none is ready.")] = False,
+    dry_run: Annotated[bool, opt("--dry-run", help="Resolve all, run the checks on the base; ask no model.")] = False,
     record: Record = None,
     replay: Replay = None,
     sets: Sets = None,
@@ -121,7 +101,6 @@ def next_step(report: RunReport) -> str:
 
 def show_plan(plan: DryRun, as_json: bool) -> int:
     """Print what a run would do; exit 8 where it would be held for its checks."""
-    limits = plan.limits
     good = f"delivered on {plan.item.branch}, if it passes" if "implementer" in plan.routes else "answered"
     end = "held: no model would be asked" if plan.problems else good
     lines = [
@@ -130,7 +109,7 @@ def show_plan(plan: DryRun, as_json: bool) -> int:
         f"image     {plan.image}",
         *(f"check     {one.check.command}: {state(one.passed, one.broken)}, on the base" for one in plan.checks),
         *(f"route     {role}: {', '.join(routes) or 'the recording'}" for role, routes in plan.routes.items()),
-        f"limits    {limits.steps} steps, {limits.tokens} tokens, {dollars(limits.nanousd)}, {limits.seconds:g} s",
+        f"limits    {bounds(plan.limits)}",
         f"worst     {dollars(plan.worst_nanousd)}",
         *(f"problem   {line(one)}" for one in plan.problems),
         f"would be  {end}",
