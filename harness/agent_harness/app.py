@@ -25,7 +25,7 @@ from agent_harness.gates.checks import Checks, unrunnable
 from agent_harness.logs import logger
 from agent_harness.models.client import ModelClient, Patience, Route
 from agent_harness.models.pricing import PriceTable
-from agent_harness.models.recording import RecordingTransport, ReplayTransport
+from agent_harness.models.recording import RecordingTransport, ReplayTransport, check_target
 from agent_harness.models.routes import Parking, Rate
 from agent_harness.parts import Parts, Work
 from agent_harness.passes import Ask, ReviewPlan, judge, plan
@@ -83,7 +83,7 @@ class App:
         answers = ReplayTransport(replay) if replay else None
         self._answers = (lambda _: answers) if answers else transport
         """What answers without a provider, None where the routes are asked."""
-        self._record = record
+        self._record = check_target(record) if record else None
         self.mode = "replay" if replay else "record" if record else "live"
         self._prices = PriceTable.load()
         self._patience = Patience(parking=Parking(self.clock))  # what refused one item is not asked for the next

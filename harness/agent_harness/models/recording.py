@@ -145,6 +145,15 @@ class Recording:
         return exchange
 
 
+def check_target(path: Path) -> Path:
+    """A file to record into. Raises ConfigError where it is there and no recording, or its folder is not."""
+    if path.exists():
+        Recording(path).read_on()
+    elif not path.parent.is_dir():
+        raise ConfigError(f"the recording {path} cannot be written", why=f"there is no folder {path.parent}")
+    return path
+
+
 class RecordingTransport:
     """The port Transport that keeps all that another one answers, secrets taken out. Appends to a file that is there
     (ConfigError where that is no recording). What comes after the deadline is not kept: nobody waits for it then."""
