@@ -143,7 +143,11 @@ def _facts(parts: Parts, base: str) -> dict[str, Any]:
         subject = repository.git.run("log", "-1", "--no-show-signature", "--format=%s", id)
         return f"{id[:12]} {one_line(tidy(subject.decode('utf-8', 'replace')))}"
 
+    def absent(text: str) -> bool:
+        return repository.git.attempt("grep", "-q", "-I", "-F", "-e", text, base, "--").code == 1
+
     return {
+        "absent": absent,
         "read": lambda path: parts.read_small(base, path),
         "commit": commit,
         "exists": lambda path: str(PurePosixPath(path)) in there,

@@ -20,8 +20,8 @@ from agent_harness.types import Deliverable, NewItem
 LIMIT = 16 << 20
 """Bytes of a file."""
 MOST_ITEMS, MOST_LINES = 2000, 200_000
-LONGEST_BRIEF = 256 << 10
-"""Characters: it goes into prompts."""
+LONGEST_BRIEF, LONGEST_TITLE = 256 << 10, 1000
+"""Characters: they go into prompts."""
 _BOX = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+\[([ xX])\](?:\s+(.*))?")
 _AFTER = re.compile(r"\b(?:depends on|blocked by)[:\s]+(#\d{1,9}(?:(?:,| and|,? &)? *#\d{1,9})*)", re.IGNORECASE)
 
@@ -44,10 +44,8 @@ def parse(text: str) -> Source:
     if start.startswith(MARK):
         plan, skipped = read(text)
         found = Source(plan, tuple(skipped))
-    elif start[:1] in {"[", "{"} and (values := _values(start)) is not None:
-        found = _issues(values)
     else:
-        found = _checklist(text)
+        found = _listed(start) if start[:1] in {"[", "{"} else _checklist(text)
     items = found.plan.items
     if not items:
         why = "; ".join(f"line {one.line}: {one.why}" if one.line else one.why for one in found.skipped[:3])
@@ -57,8 +55,9 @@ def parse(text: str) -> Source:
     if len(items) > MOST_ITEMS:
         raise UsageError(f"it holds {len(items)} items", why=f"{MOST_ITEMS} is the most", next="split it")
     for item in items:
-        if len(item.brief) > LONGEST_BRIEF:
-            raise UsageError(f"the item {item.id} has a brief of {len(item.brief)} characters", next="say it shorter")
+        for what, told, most in ("title", item.title, LONGEST_TITLE), ("brief", item.brief, LONGEST_BRIEF):
+            if len(told) > most:
+                raise UsageError(f"the item {item.id} has a {what} of {len(told)} characters", next="say it shorter")
     return found
 
 
@@ -171,8 +170,9 @@ def _checklist(text: str) -> Source:
 # --- GitHub issues ------------------------------------------------------------------------------------------
 
 
-def _values(text: str) -> list[Any] | None:
-    """The JSON values in a text, one after the other as paging tools print them; lists in lists flattened."""
+def _listed(text: str) -> Source:
+    """The JSON values in a text, one after the other as paging tools print them; lists in lists flattened. What is no
+    JSON may still be a checklist, of which a line begins like that."""
     decoder, found, at = json.JSONDecoder(), [], 0
     try:
         while at < len(text):
@@ -180,9 +180,11 @@ def _values(text: str) -> list[Any] | None:
             found.append(value)
             while at < len(text) and text[at].isspace():
                 at += 1
-    except (ValueError, RecursionError):
-        return None
-    return list(_flat(found))
+    except (ValueError, RecursionError) as error:
+        source = _checklist(text)
+        broken = Skipped(0, f"it is not whole as JSON ({error})", "")
+        return source if source.plan.items else replace(source, skipped=(broken,))
+    return _issues(list(_flat(found)))
 
 
 def _flat(values: Sequence[Any], depth: int = 0) -> Iterator[Any]:

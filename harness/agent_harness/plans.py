@@ -30,6 +30,7 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
 _STRUCTURE = re.compile(rf"^(\s*)(\\*)(?=#{{1,3}}\s|####\s+(?:{'|'.join(FIELDS)})\s*$|`{{3}}|~{{3}}|<!--)")
 HEADING = re.compile(r"(#{1,6})\s+(.*)")
 _ITEM = re.compile(r"### \[([ xX])\]\s+(?:([a-z0-9][a-z0-9._-]{0,63}):\s+)?(.*\S)")
+_ITEM_TOLD = "an item begins with `### [ ] id: title`, below `## Items`"
 _BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+(.*)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -238,12 +239,13 @@ class _Reader:
         elif level == 2:
             self._in_items = name == "Items"
             known = name in LISTS
-            self._begin(None, "only list entries are taken here" if known else "no part of a plan has this heading")
+            told = "only list entries are taken here" if known else "no part of a plan has this heading"
+            self._begin(None, _ITEM_TOLD if self._in_items else told)
             self._entries = self.lists.setdefault(name, []) if known else None
             return "" if known or self._in_items else self._why
         elif level == 3:
             found = _ITEM.fullmatch(line.rstrip()) if self._in_items else None
-            self._begin(None, "an item begins with `### [ ] id: title`, below `## Items`")
+            self._begin(None, _ITEM_TOLD)
             if found:
                 self.items.append(Draft(found[2] or "", one_line(found[3]), found[1] != " ", self.number))
                 self._begin(self.items[-1].lines, "")

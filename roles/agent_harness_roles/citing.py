@@ -1,6 +1,7 @@
 """Citations: each names one thing that code can follow, and what cannot be followed goes back. Facts, from the core:
 
 `read`     a path's bytes in the commit that was studied, None where there is no such file
+`absent`   whether a text stands in no file of it
 `commit`   the whole id and the subject of a commit in its history, "" where there is none
 """
 
@@ -14,6 +15,7 @@ from agent_harness.types import JSON
 from agent_harness.types.text import clean, locate
 from agent_harness_roles.evidence import Evidence
 
+_SHOWN = 80
 Facts = Mapping[str, Any]
 IN_TREE = ("quote", "test", "commit")
 """Forms that point into the repository itself; the others point at what a command of the run printed."""
@@ -77,13 +79,27 @@ def _text(one: JSON, _: Facts, evidence: Evidence) -> str:
         raise LookupError(f"there is no event {one.get('event')} in this run (the last is {len(evidence.commands)})")
     if not text or text not in shown.output:
         raise LookupError(f"event {one['event']} does not show {text[:80]!r}")
-    return f"event {shown.seq}: {' '.join(text.split())!r}"
+    if text in shown.command:
+        raise LookupError(f"event {one['event']} was told {text[:80]!r} by its own command, so it shows nothing")
+    return f"event {shown.seq}, `{_cut(shown.command)}`: {' '.join(text.split())!r}"
 
 
-def _searched(one: JSON, _: Facts, evidence: Evidence) -> str:
-    if not one.get("event") or not evidence.searched([one["event"]], one["searched"]):
+def _searched(one: JSON, facts: Facts, evidence: Evidence) -> str:
+    """A search that failed finds nothing either: what stands in no file is missing, and what does, has to have been
+    searched for by a command that printed nothing at all."""
+    text, shown = one["searched"], evidence.at(one.get("event", 0))
+    if not one.get("event") or shown is None or not evidence.searched([one["event"]], text):
         raise LookupError("that something is missing needs an event that searched for `searched` (rg, grep) in vain")
-    return f"event {evidence.commands[one['event'] - 1].seq}: {one['searched']!r} was searched for and not found"
+    if facts["absent"](text):
+        return f"event {shown.seq}, `{_cut(shown.command)}`: {text!r} stands nowhere"
+    if shown.output.strip():
+        raise LookupError(f"{text!r} stands elsewhere in the repository; search only where it is missing, for it alone")
+    return f"event {shown.seq}, `{_cut(shown.command)}`: {text!r} was not found there"
+
+
+def _cut(command: str) -> str:
+    line = " ".join(command.split())
+    return line if len(line) <= _SHOWN else line[:_SHOWN] + "..."
 
 
 _FORMS: dict[str, Callable[[JSON, Facts, Evidence], str]] = {

@@ -91,7 +91,8 @@ def test_a_survey_becomes_a_plan_and_the_plan_items(line, desk):
     assert skipped == [] and [one.id for one in found.items] == ["mend-split", "second-step"]
     assert found.context.endswith("is what this heading would be.")
     assert found.items[0].evidence == ("The share is rounded here. (bill/split.py:8 'share = round(total / people)')",)
-    assert "'decimal' was searched for and not found" in found.evidence[0]
+    assert "'decimal' stands nowhere" in found.evidence[0]
+    assert line([], "survey", "again", "--into", "nowhere/plan.md")[0] == 2
     code, _, err = line([], "survey", "again", "--into", "plan.md")
     assert code == 2 and "is there already" in err and (desk.folder / "plan.md").read_text() == text
     assert not list(desk.folder.glob(".plan-*"))
@@ -272,6 +273,18 @@ def test_a_killed_answerer_is_asked_again_and_a_given_answer_is_not(desk):
             assert desk.run(app, other).outcome == "answered" and len(desk.server.requests) == asked
             assert app.queue.get(other).answer == found.answer
     assert containers(report.run) == []
+
+
+def test_an_interrupted_survey_says_so_and_leaves_nothing(desk):
+    with desk.serving(coder=[LOOK[0], {"hang": True}]):
+        desk.settings('[roles.surveyor]\nroutes = ["coder"]\n')
+        process = start(desk, "survey", "Do it")
+        wait_for(lambda: len(desk.server.requests) >= 2)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    with desk.app() as app:
+        (ended,) = app.audit.events(kinds=["run.ended"])
+    assert ended.data["outcome"] == "interrupted" and containers(ended.run) == []
 
 
 def test_a_cut_history_is_said(desk, tmp_path):

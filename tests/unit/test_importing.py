@@ -1,13 +1,16 @@
 """Checklists and issue lists, also by people who mean no good."""
 
 import json
+import re
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent_harness.errors import NothingToDo, UsageError
 from agent_harness.importing import LONGEST_BRIEF, MOST_ITEMS, new_items, parse
-from agent_harness.plans import Plan, PlanItem, write
+from agent_harness.plans import MARK, Plan, PlanItem, write
 
 LIST = """\ufeff# Roadmap\r
 intro\r
@@ -95,6 +98,12 @@ def test_issues_of_either_tool():
     assert [one.why.split(": ")[1] for one in source.skipped] == ["it was closed as duplicate", "it is a pull request"]
 
 
+def test_broken_json_is_said_to_be_broken():
+    with pytest.raises(NothingToDo, match="not whole as JSON"):
+        parse('[{"number": 1, "title": "a"}')
+    assert parse("[a link](x)\n- [ ] item\n").plan.items[0].id == "item"
+
+
 def test_a_cycle_is_refused_with_its_path():
     items = tuple(PlanItem(one, one, depends_on=(two,)) for one, two in [("a", "b"), ("b", "c"), ("c", "a")])
     with pytest.raises(UsageError, match=r"a -> b -> c -> a|b -> c -> a -> b|c -> a -> b -> c"):
@@ -107,6 +116,24 @@ def test_a_brief_holds_all_that_a_plan_says():
     assert all(f"x{n}" in new.brief for n in range(1, 6)) and new.done
     with pytest.raises(UsageError, match="no item 'z'"):
         new_items(parse(write(plan)), "p", done=("z",), taken=())
+
+
+BITS = ["# {}", "## {}", "### {}", "### [ ] {}", "#### {}", "#### Checks", "- [ ] {}", "  - [x] {}", "\t1. [ ] {}", "* {}", "  {}", "{}", "```", "<!-- {}", "{} -->", "", "## Items", "## Evidence"]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(BITS), max_size=25), st.sampled_from(["- [ ] first", MARK]))
+def test_no_line_is_lost_in_silence(bits, first):
+    lines = [first, *(bit.format(f"word{number}x") for number, bit in enumerate(bits))]
+    try:
+        source = parse("\n".join(lines))
+    except NothingToDo:
+        return
+    plan, named = source.plan, {one.line for one in source.skipped}
+    taken = "\n".join([plan.goal, plan.context, *plan.evidence, *(f"{one.title}\n{one.brief}\n{one.checks}" for one in plan.items)])  # fmt: skip
+    for number, line in enumerate(lines, 1):
+        word = re.search(r"word\d+x", line)
+        assert not word or number in named or word[0] in taken, (number, line)
 
 
 @pytest.mark.parametrize("text", ["", "no box\n- at all\n", "[]", '{"a": 1}', "[" * 100_000, "- [ ]\n"])

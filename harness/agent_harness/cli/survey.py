@@ -46,8 +46,8 @@ def survey(  # noqa: PLR0913 - one parameter per option
 
     need_recording(record, replay)
     told = readable(objective, "the objective", lines=True)
-    if into is not None and into.exists() and not force:
-        raise occupied(into)
+    if into is not None:
+        need_place(into, force)
     with opened(sets, db, record=record, replay=replay) as app, signals.cancelling() as cancelled:
         report = app.ask(asking.of_objective(told, base, app.config), Progress(), cancelled)
     if report.result is None:
@@ -55,7 +55,11 @@ def survey(  # noqa: PLR0913 - one parameter per option
     plan = asking.plan_of(report.result)
     text = plans.write(plan)
     if into is not None:
-        write(into, text, force)
+        try:
+            write(into, text, force)
+        except UsageError as error:  # it is paid for
+            emit({"plan": plan}, as_json, text)
+            raise error from None
         say(f"next: look through it, then agent-harness queue import {shlex.quote(str(into))}")
     emit({"exit": int(report.exit), "survey": report, "plan": plan}, as_json, str(into) if into else text.rstrip("\n"))
     return code([report.exit])
@@ -118,6 +122,14 @@ def unanswered(report: Asked, as_json: bool) -> int:
     label = f"this report was made by code, not by a model; base {report.base[:12]}, run {report.run}"
     emit({"exit": int(report.exit), "by": "code", "report": report}, as_json, "\n".join([head, label, *facts]))
     return code([report.exit])
+
+
+def need_place(path: Path, force: bool) -> None:
+    """Raises UsageError where a plan could not be written, before it costs anything."""
+    if path.is_dir() or (path.exists() and not force):
+        raise occupied(path)
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write {path}", why=f"{path.parent} is no folder that can be written")
 
 
 def occupied(path: Path) -> UsageError:
