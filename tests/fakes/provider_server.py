@@ -62,6 +62,11 @@ class ProviderServer:
         """Its URL without a path."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def base_url(self) -> str:
+        """Its URL as most providers' are."""
+        return self.root + "/v1"
+
     def close(self) -> None:
         """Stop, and let go of the connections that are being held."""
         self._closing.set()
