@@ -200,7 +200,7 @@ def test_nothing_that_differs_is_nothing_to_do(repo, run):
         (["--format", "json=no/such/folder/x"], "cannot be written"),
         (["--format", "json=."], "cannot be written"),
         (["--passes", "0"], "--passes"),
-        (["--patch", "no/such"], "cannot read no/such: No such file"),
+        (["--patch", "no/such"], "'no/such' does not exist"),
         (["--claims", "no/such"], "cannot read the claims from no/such"),
     ],
     ids=" ".join,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 app = noun("Look into the audit log.")
 
+Body = Annotated[bool, typer.Option("--body", help="Print the bodies that events name by digest, too.")]
 Target = Annotated[str | None, typer.Argument(metavar="[ITEM|RUN]", help="An item or a run; everything without one.")]
 CALLS = (Kind.MODEL_ASKED, Kind.MODEL_ANSWERED, Kind.MODEL_FAILED)
 
@@ -49,14 +50,7 @@ def ls(*, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
 
 
 @app.command()
-def show(
-    target: Target = None,
-    *,
-    body: Annotated[bool, typer.Option("--body", help="Print the bodies that events name by digest, too.")] = False,
-    sets: Sets = None,
-    db: Db = None,
-    as_json: Json = False,
-) -> None:
+def show(target: Target = None, *, body: Body = False, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
     """Print events."""
     with opened(sets, db) as app_:
         events = of_target(app_, target)

@@ -11,16 +11,11 @@ from agent_harness.cli.opening import Db, Json, Sets, configured, noun
 from agent_harness.cli.output import emit
 
 app = noun("Show the configuration.")
+Origin = Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")]
 
 
 @app.command()
-def show(
-    *,
-    origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
-    sets: Sets = None,
-    db: Db = None,
-    as_json: Json = False,
-) -> None:
+def show(*, origin: Origin = False, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
     """Print the effective configuration as TOML. Keys of models are never part of it."""
     loaded = configured(sets, db)
     found = list(loaded.config.leaves())

@@ -10,14 +10,10 @@ from agent_harness.cli.opening import Db, Json, Sets
 from agent_harness.cli.output import emit, say
 from agent_harness.errors import Exit
 
+Fix = Annotated[bool, typer.Option("--fix", help="Build or pull the images that are missing.")]
 
-def doctor(
-    *,
-    fix: Annotated[bool, typer.Option("--fix", help="Build or pull the images that are missing.")] = False,
-    sets: Sets = None,
-    db: Db = None,
-    as_json: Json = False,
-) -> int:
+
+def doctor(*, fix: Fix = False, sets: Sets = None, db: Db = None, as_json: Json = False) -> int:
     """Try everything a run needs. Exit 0 where all holds, 2 where the configuration cannot be read, else 3."""
     from agent_harness.cli import probes
 

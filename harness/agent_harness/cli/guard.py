@@ -10,13 +10,10 @@ from agent_harness.cli.opening import Json, Sets, configured
 from agent_harness.cli.output import emit, table
 from agent_harness.errors import Exit
 
+Line = Annotated[str, typer.Argument(metavar="COMMAND", help="As a role would give it to bash; in quotes.")]
 
-def guard(
-    command: Annotated[str, typer.Argument(metavar="COMMAND", help="As a role would give it to bash; in quotes.")],
-    *,
-    sets: Sets = None,
-    as_json: Json = False,
-) -> int:
+
+def guard(command: Line, *, sets: Sets = None, as_json: Json = False) -> int:
     """Say which rules would refuse a command. It is not run. Exit 0: allowed, 1: refused."""
     from agent_harness.guard import Guard, Policy
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 app = noun("Add, list, show, retry and cancel items.")
 
+States = Annotated[list[ItemState] | None, opt("--state", help="Only items in this state. Repeatable.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The item's id, as `queue list` prints it.")]
 
 
@@ -111,13 +112,7 @@ def limited(config: Config, **given: Any) -> Limits | None:
 
 
 @app.command("list")
-def list_items(
-    *,
-    state: Annotated[list[ItemState] | None, opt(help="Only items in this state. Repeatable.")] = None,
-    sets: Sets = None,
-    db: Db = None,
-    as_json: Json = False,
-) -> None:
+def list_items(*, state: States = None, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
     """List the items."""
     with opened(sets, db) as app_:
         items = app_.queue.items(tuple(state) if state else None)

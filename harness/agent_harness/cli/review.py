@@ -31,6 +31,9 @@ Out = tuple[str, Path | None]
 """A format, and the file it goes to: None is stdout."""
 
 
+Patch = Annotated[
+    Path | None, opt(metavar="FILE", exists=True, dir_okay=False, help="A patch of the base, instead of --head.")
+]
 Severity = StrEnum("Severity", {"P0": "P0", "P1": "P1", "P2": "P2", "P3": "P3"})
 """How grave a finding is; P0 is the gravest."""
 
@@ -39,7 +42,7 @@ def review(  # noqa: PLR0913 - one parameter per option
     *,
     base: Annotated[str, opt(metavar="REF", help="What the change is made to.")] = "HEAD^",
     head: Annotated[str, opt(metavar="REF", help="The change.")] = "HEAD",
-    patch: Annotated[Path | None, opt(metavar="FILE", help="A patch of the base, instead of --head.")] = None,
+    patch: Patch = None,
     claims: Annotated[Text, opt(metavar="FILE", help="What the change says of itself, told late; - is stdin.")] = None,
     fail_on: Annotated[Severity | None, opt(help="Fail on this grave or graver, not on what is blocking.")] = None,
     format: Annotated[Texts, opt(metavar="FORMAT[=PATH]", help=FORMATS)] = None,
@@ -62,7 +65,7 @@ def review(  # noqa: PLR0913 - one parameter per option
 
         told = text_from(claims, "the claims") if claims else ""
         severity = fail_on.value if fail_on else ""
-        ask = Ask(base, head, bytes_of(patch) if patch else None, told, severity, passes, fresh)
+        ask = Ask(base, head, patch.read_bytes() if patch else None, told, severity, passes, fresh)
         git, read = of_commit(base)
         loaded = load(here(), sets=sets or (), db=db, read=read)
         need_repository(loaded.config.source(loaded.root))
@@ -142,14 +145,6 @@ def priced(plan: ReviewPlan, as_json: bool) -> int:
     ]
     emit(plan, as_json, "\n".join(lines))
     return Exit.OK
-
-
-def bytes_of(path: Path) -> bytes:
-    """A file's bytes. Raises UsageError."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}", why=error.strerror or "") from None
 
 
 def unfit(loaded: Loaded, git: Git, head: str) -> str:
