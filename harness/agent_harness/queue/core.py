@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, exists, literal, select
+from sqlalchemy import ColumnElement, Connection, exists, literal, select
 
 from agent_harness.audit import AuditLog
 from agent_harness.errors import ClaimLost, UsageError
@@ -35,14 +35,7 @@ LOST = "lost"
 _ACTIVE = (ItemState.CLAIMED, ItemState.DELIVERING)
 _OWNED = (*_ACTIVE, ItemState.HELD)  # who holds an item for a person may still act once the answer is there
 _JUDGED = (Settlement.DONE, Settlement.FAILED)
-_RETRIED = (
-    ItemState.FAILED,
-    ItemState.EXHAUSTED,
-    ItemState.HELD,
-    ItemState.CANCELLED,
-    ItemState.BLOCKED,
-    ItemState.READY,  # one that was deferred, now
-)
+_ORDER = (ITEM.c.priority.desc(), ITEM.c.not_before_ms, ITEM.c.position)
 
 
 class Queue:
@@ -82,7 +75,7 @@ class Queue:
 
     def items(self, states: Collection[str] | None = None) -> list[Item]:
         """The items, those in `states` where given, in the order in which they are claimed."""
-        query = select(ITEM).order_by(ITEM.c.priority.desc(), ITEM.c.not_before_ms, ITEM.c.position)
+        query = select(ITEM).order_by(*_ORDER)
         if states is not None:
             query = query.where(ITEM.c.state.in_([str(state) for state in states]))
         with self._store.read() as tx:
@@ -96,7 +89,7 @@ class Queue:
         """
         with self._store.write() as tx:
             row = self._row(tx, item)
-            if row.state not in _RETRIED:
+            if row.state in (*_ACTIVE, ItemState.DONE):
                 raise UsageError(f"the item {item} cannot be retried", why=f"it is {row.state}")
             state = ItemState.BLOCKED if self._waits(tx, item) else ItemState.READY
             tx.execute(BUDGET.delete().where(BUDGET.c.scope == item))
@@ -148,7 +141,7 @@ class Queue:
             query = select(ITEM).where(ITEM.c.state == ready, ITEM.c.not_before_ms <= now)
             if item is not None:
                 query = query.where(ITEM.c.id == self._row(tx, item).id)
-            row = tx.execute(query.order_by(*_order()).limit(1)).one_or_none()
+            row = tx.execute(query.order_by(*_ORDER).limit(1)).one_or_none()
             if row is None:
                 return None
             owner = {"token": secrets.token_hex(16), "run": run, "worker": worker}
@@ -206,17 +199,17 @@ class Queue:
         with self._store.write() as tx:
             row = self._fenced(tx, claim)
             if row.state not in _OWNED:
-                if self._outcome(tx, claim) == settlement:  # said twice: the first answer may not have arrived
+                mine = _attempt(claim.item.id, claim.generation)
+                # said twice: the first answer may not have arrived
+                if tx.execute(select(ATTEMPT.c.outcome).where(mine)).scalar_one_or_none() == settlement:
                     return self._load(tx, claim.item.id)
                 raise _lost(claim, f"it is {row.state}")
             failures = row.failures + (settlement is Settlement.FAILED)
             if settlement not in _JUDGED:
                 feedback = feedback or row.feedback
             state = self._state_after(settlement, failures)
-            values = {"failures": failures, "feedback": feedback, "not_before_ms": 0}
-            if settlement is Settlement.DEFERRED:
-                values["not_before_ms"] = not_before_ms
-            self._move(tx, row, state, reason, **values)
+            later = not_before_ms if settlement is Settlement.DEFERRED else 0
+            self._move(tx, row, state, reason, failures=failures, feedback=feedback, not_before_ms=later)
             self._end_attempt(tx, row, settlement)
             if answer:
                 tx.execute(ANSWER.insert().values(item=row.id, digest=answer))
@@ -255,11 +248,8 @@ class Queue:
         return row
 
     def _state_after(self, settlement: Settlement, failures: int) -> ItemState:
-        if settlement is Settlement.DEFERRED:
-            return ItemState.READY
-        if settlement is Settlement.FAILED and failures < self._max_failures:
-            return ItemState.READY
-        return ItemState(settlement.value)
+        again = settlement is Settlement.FAILED and failures < self._max_failures
+        return ItemState.READY if again or settlement is Settlement.DEFERRED else ItemState(settlement.value)
 
     def _lose(self, tx: Connection, row: Any, why: str) -> None:
         losses = row.losses + 1
@@ -290,13 +280,8 @@ class Queue:
         tx.execute(ITEM.update().where(ITEM.c.id == item).values(updated_ms=self._now(tx), **values))
 
     def _end_attempt(self, tx: Connection, row: Any, outcome: str) -> None:
-        mine = (ATTEMPT.c.item == row.id) & (ATTEMPT.c.generation == row.generation)
+        mine = _attempt(row.id, row.generation)
         tx.execute(ATTEMPT.update().where(mine).values(ended_ms=self._now(tx), outcome=str(outcome)))
-
-    def _outcome(self, tx: Connection, claim: Claim) -> str | None:
-        mine = (ATTEMPT.c.item == claim.item.id) & (ATTEMPT.c.generation == claim.generation)
-        outcome: str | None = tx.execute(select(ATTEMPT.c.outcome).where(mine)).scalar_one_or_none()
-        return outcome
 
     def _waits(self, tx: Connection, item: str) -> bool:
         open_ones = (
@@ -320,8 +305,8 @@ class Queue:
         return self._store.database_ms(tx) or self.clock.now_ms()
 
 
-def _order() -> tuple[Any, ...]:
-    return ITEM.c.priority.desc(), ITEM.c.not_before_ms, ITEM.c.position
+def _attempt(item: str, generation: int) -> ColumnElement[bool]:
+    return (ATTEMPT.c.item == item) & (ATTEMPT.c.generation == generation)
 
 
 def _lost(claim: Claim, why: str) -> ClaimLost:

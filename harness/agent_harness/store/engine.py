@@ -75,9 +75,8 @@ class Store:
                 tx.execution_options(**{_BEGIN: "BEGIN IMMEDIATE", _SYNC: "FULL" if synced else "NORMAL"})
                 with tx.begin():
                     if self._path is None:
-                        tx.execute(text(f"SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"))
-                        tx.execute(text(f"SET LOCAL synchronous_commit = {'on' if synced else 'off'}"))
-                        tx.execute(text(f"SELECT pg_advisory_xact_lock({_WRITERS})"))
+                        how = f"lock_timeout = {max(1, int(wait_s * 1000))}; SET LOCAL synchronous_commit = {synced}"
+                        tx.exec_driver_sql(f"SET LOCAL {how}; SELECT pg_advisory_xact_lock({_WRITERS})")
                     yield tx
         finally:
             self._here.hooks = None

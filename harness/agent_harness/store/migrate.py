@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, Engine, inspect, select, text
 
@@ -81,7 +80,8 @@ def back_up(engine: Engine, path: Path) -> Path | None:
     """Copy an SQLite database that holds work beside itself; returns the copy's path. Nobody may be writing."""
     raw = engine.raw_connection()
     try:
-        if not _holds_work(raw):
+        held = f"SELECT EXISTS (SELECT 1 FROM {ITEM.name}) OR EXISTS (SELECT 1 FROM {EVENT.name})"  # noqa: S608 - ours
+        if not raw.cursor().execute(held).fetchone()[0]:
             return None
         copy = path.with_name(f"{path.name}.backup-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
         raw.cursor().execute("VACUUM INTO ?", (str(copy),))
@@ -95,10 +95,3 @@ def check_keys(tx: Connection) -> None:
     broken = tx.execute(text("PRAGMA foreign_key_check")).first()
     if broken is not None:
         raise StoreFault("the upgrade was undone", why=f"it broke references of the table {broken[0]!r}")
-
-
-def _holds_work(raw: Any) -> bool:
-    found = raw.cursor().execute(
-        f"SELECT EXISTS (SELECT 1 FROM {ITEM.name}) OR EXISTS (SELECT 1 FROM {EVENT.name})"  # noqa: S608 - our names
-    )
-    return bool(found.fetchone()[0])
