@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from agent_harness.errors import DeliveryRefused, GitFault, UsageError
 from agent_harness.git import LONG_S, Done, Git
 from agent_harness.workspace import HarnessRepository
-from agent_harness.workspace.source import Source, locate, masked, remote_refs
+from agent_harness.workspace.source import Source, locate, masked, remote_fault, remote_refs
 
 _TITLE = 72
 _ZERO = "0" * 40
@@ -199,4 +199,4 @@ def _push(repository: HarnessRepository, source: Source, commit: str, branch: st
     what = f"branch {branch} of {source.shown} was not written"
     if rejected:
         raise DeliveryRefused(what, why=masked(rejected.split("\t")[-1]), next="see what the other side allows")
-    raise GitFault(what, why=masked(done.why), next="check the network and your access, then run again")
+    raise remote_fault(what, done)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import signal
 import subprocess
 import tempfile
@@ -76,11 +77,13 @@ _ALWAYS = {
     "GIT_COMMITTER_NAME": IDENTITY[0],
     "GIT_COMMITTER_EMAIL": IDENTITY[1],
 }
-_USERS_OWN = (
-    *("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND"),
-    *("GIT_ASKPASS", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "all_proxy"),
+_USERS_OWN = re.compile(
+    r"HOME|USER|LOGNAME|XDG_CONFIG_HOME|XDG_RUNTIME_DIR|SSH_AUTH_SOCK|GIT_ASKPASS|GIT_(SSH|SSL|CONFIG)(_\w+)?"
+    r"|SSL_CERT_(FILE|DIR)|(https?|all|no)_proxy|(HTTPS?|ALL|NO)_PROXY"
 )
+"""Variables by which a user's keys, certificates, proxies and git settings are found."""
+_NETWORK = ("http.lowSpeedLimit=1", "http.lowSpeedTime=120")
+"""A server that says nothing any more is not waited for to the end."""
 _REASONS = (
     ("No space left on device", "the disk is full", "free some space and try again"),
     ("Disk quota exceeded", "the disk quota is used up", "free some space and try again"),
@@ -230,7 +233,7 @@ class Git:
         buffer: int = -1,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        flags = [part for flag in _FLAGS for part in ("-c", flag)]
+        flags = [part for flag in (*_FLAGS, *(_NETWORK if self._network else ())) for part in ("-c", flag)]
         if self.git_dir is None:
             flags += ["-c", "safe.directory=*"]
         try:
@@ -257,7 +260,7 @@ class Git:
     def _environment(self) -> dict[str, str]:
         env = {"PATH": os.environ.get("PATH", os.defpath), **_ALWAYS, **self._places}
         if self._network:
-            own = {name: os.environ[name] for name in _USERS_OWN if name in os.environ}
+            own = {name: value for name, value in os.environ.items() if _USERS_OWN.fullmatch(name)}
             return {**own, **env, "GIT_ALLOW_PROTOCOL": "http:https:ssh:git"}
         return {**env, **_CLOSED}
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+import stat
+from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import permutations
 from pathlib import Path
 
 from agent_harness.errors import UsageError
 from agent_harness.types import Mount
+from agent_harness.workspace.scan import KINDS
 
 OURS = ("/workspace", "/base", "/tmp", "/scratch", "/cache", "/run", "/var/run", "/proc", "/dev", "/sys", "/etc")  # noqa: S108
 """Places inside that are the harness's or the kernel's own."""
 HOST = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/var/lib/docker", "/var/lib/containerd")
 """Folders of the host with its devices, sockets, keys and engine."""
+LOOKED = 50_000
+"""Names below a source that are looked at for sockets."""
 KEYS = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".config", ".git-credentials")
 CACHES = {
     "pip": {"PIP_CACHE_DIR": "/cache/pip"},
@@ -70,12 +77,34 @@ def _source(mount: Mount, path: Path, resolved: Path, closed: list[Path]) -> str
     """Why a source may not be shown, or empty."""
     if not path.is_absolute():
         return "its source is not an absolute path"
-    if not (resolved.is_dir() or resolved.is_file()):
+    if not resolved.exists():
         return f"{mount.source} is no file or folder"
     hit = next((one for one in closed if _within(resolved, one) or one.is_relative_to(resolved)), None)
     if resolved == Path("/"):
         return "it is the whole machine"
-    return f"{hit} is closed, and it holds or is in it" if hit else ""
+    if hit:
+        return f"{hit} is closed, and it holds or is in it"
+    special = _special(resolved)
+    return f"{special}, by which what is inside could speak with the machine" if special else ""
+
+
+def _special(top: Path) -> str:
+    """The first thing at or below a place that is no file, folder or link: what it is and where. Read-only or not, a
+    socket of an engine or an SSH agent answers whoever reaches it. Of a large tree the upper part is looked at, and
+    what comes later is not seen: this finds mistakes, and the sandbox's user bounds what the rest can do."""
+    todo, names = deque([top]), 0
+    while todo and names < LOOKED:
+        at = todo.popleft()
+        kind = stat.S_IFMT(at.lstat().st_mode)
+        if kind not in {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}:
+            return f"{at} is {KINDS.get(kind, 'no file')}"
+        if kind == stat.S_IFDIR:
+            with suppress(PermissionError), os.scandir(at) as listing:
+                for one in listing:
+                    names += 1
+                    if not one.is_file(follow_symlinks=False) and not one.is_symlink():
+                        todo.append(Path(one.path))
+    return ""
 
 
 def _target(target: str) -> str:

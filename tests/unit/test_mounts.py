@@ -1,6 +1,7 @@
 """Which folders of the host may be shown inside."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,27 @@ def test_folders_and_files_are_shown_where_asked(place):
 def test_what_would_open_the_host_is_refused(place, source):
     with pytest.raises(UsageError, match="is refused"):
         ask(place, Mount(source.format(place), "/data", True))
+
+
+@pytest.mark.parametrize("below", ["", "agent.sock", "deep/er/docker.sock"])
+@pytest.mark.parametrize("kind", ["socket", "named pipe"])
+def test_what_speaks_with_the_machine_is_refused(place, below, kind, monkeypatch):
+    top = place / "shown"
+    at = top / below
+    at.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "socket":
+        monkeypatch.chdir(at.parent)  # a socket's path is short
+        socket.socket(socket.AF_UNIX).bind(at.name)
+    else:
+        os.mkfifo(at)
+    with pytest.raises(UsageError, match=f"is refused: {at} is a {kind}"):
+        ask(place, Mount(str(top), "/data", True))
+
+
+def test_links_are_not_followed_and_large_trees_are_looked_at_in_part(place):
+    (place / "data/docker.sock").symlink_to("/var/run/docker.sock")
+    (place / "data/round").symlink_to(".")
+    assert ask(place, Mount(f"{place}/data", "/data", True))
 
 
 @pytest.mark.parametrize("target", ["/workspace", "/workspace/x", "/base", "/tmp/x", "/scratch", "/proc", "/dev/shm", "/sys", "/etc/x",

@@ -31,8 +31,8 @@ from agent_harness.workspace.source import (
     Source,
     choose,
     locate,
-    masked,
     no_commits,
+    remote_fault,
     remote_refs,
     resolve,
     shallow_ends,
@@ -161,7 +161,7 @@ class HarnessRepository:
         flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--update-shallow")
         done = net.attempt("fetch", *flags, "--", source.url, f"+{name}:{incoming}", timeout_s=LONG_S)
         if done.code:
-            raise GitFault(f"cannot fetch {ref} from {source.shown}", why=masked(done.why))
+            raise remote_fault(f"cannot fetch {ref} from {source.shown}", done)
         try:
             peeled = self.git.attempt("rev-parse", "--verify", "--quiet", f"{incoming}^{{commit}}")
             if peeled.code:

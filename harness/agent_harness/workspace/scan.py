@@ -21,7 +21,7 @@ from agent_harness.workspace.entries import FILE, GITLINK, LINK, LONGEST_PATH, P
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK = 1 << 20
-_KINDS = {
+KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
@@ -158,7 +158,7 @@ class Scan:
             self._enter(path, LINK, _blob_id(target), len(target), target)
             return
         if not stat.S_ISREG(kind):
-            raise _Refused(f"{_KINDS.get(stat.S_IFMT(kind), 'something else')}, not a file")
+            raise _Refused(f"{KINDS.get(stat.S_IFMT(kind), 'something else')}, not a file")
         fd = _open(name, _READ, parent)
         try:
             self._read(path, fd)

@@ -16,13 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from agent_harness.errors import GitFault, UsageError
-from agent_harness.git import Git, User
+from agent_harness.errors import CredentialError, GitFault, HarnessError, UsageError
+from agent_harness.git import Done, Git, User
 
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _SCP = re.compile(r"^(?:[^/:@\s]+@)?[^/:\s-][^/:\s]*:(?!:)")
 _WIRE = {"http", "https", "ssh", "git"}
 _ID = re.compile(r"[0-9a-f]{40}")
+_ACCESS = "check the credential helper, token or SSH key of the user who runs this, with plain git"
+_WIRE_FAULTS: tuple[tuple[str, type[HarnessError], str], ...] = (
+    (r"host key verification failed", GitFault, "connect once with ssh, so that the host is in known_hosts"),
+    (r"certificate", GitFault, "name who vouches for it: GIT_SSL_CAINFO=FILE, or http.sslCAInfo in your git config"),
+    (
+        r"authentication failed|could not read (username|password)|permission denied \(|error: 40[13]|access denied",
+        *(CredentialError, _ACCESS),
+    ),
+    (r"not found|not appear to be a git|no such file", UsageError, "check the URL, and that you may read there"),
+)
+"""What a remote's git says, what that is, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,7 @@ def locate(source: str) -> Source:
 
 def masked(url: str) -> str:
     """A URL without what may be a secret in it."""
-    return re.sub(r"(://)[^/@\s]*@", r"\1***@", url)
+    return re.sub(r"(://)[^/\s]*@", r"\1***@", url)
 
 
 def _local(text: str) -> Source:
@@ -126,11 +137,19 @@ def remote_refs(git: Git, source: Source, *patterns: str) -> dict[str, str]:
     """What a URL advertises: full ref name (`HEAD` and peeled `…^{}` too) to object id."""
     done = git.attempt("ls-remote", "--quiet", "--", source.url, *patterns)
     if done.code:
-        gone = any(word in done.err.lower() for word in (b"not found", b"not appear to be a git", b"no such file"))
-        text = f"cannot read {source.shown}"
-        raise UsageError(text, why=masked(done.why)) if gone else GitFault(text, why=masked(done.why))
+        raise remote_fault(f"cannot read {source.shown}", done)
     pairs = (line.split("\t", 1) for line in os.fsdecode(done.out).splitlines())
     return {name: oid for oid, name in pairs}
+
+
+def remote_fault(what: str, done: Done) -> HarnessError:
+    """The error of a git that could not do it over the wire, with no secret in it."""
+    said = done.err.decode("utf-8", "replace")
+    for marks, kind, next_ in _WIRE_FAULTS:
+        if hit := re.search(rf".*({marks}).*", said, re.IGNORECASE):
+            why = re.sub(r"^(\w+: )*", "", hit[0].strip())
+            return kind(what, why=masked(why)[:300], next=next_)
+    return GitFault(what, why=masked(done.why), next="check the network and the server, then run again")
 
 
 def choose(refs: dict[str, str], ref: str) -> str | None:
