@@ -111,6 +111,7 @@ class Stage:
             caches=caches(settings.caches, shape.state, read_only=False),
             user=shape.user,
             timeout_s=settings.setup_timeout_s,
+            project=str(shape.state),
         )
         try:
             self.image = self._engine.prepare(plan, lambda text: logger().warning(text), self._stop.is_set)

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ from agent_harness_sandbox.owner import LABEL
 from agent_harness_sandbox.surroundings import Find, confined
 
 BUILT, SET_UP = "agent-harness-build", "agent-harness-setup"
+PROJECT = "agent-harness.project"
+KEPT, UNUSED_S = 3, 86_400.0
+"""Of a project's made images, so many stay, and each for so long after it was last asked for."""
 PULL_S = 1800.0
 LOOK_S = 0.5
 MEMORY, PIDS = 4 << 30, 2048
@@ -79,7 +83,33 @@ def prepare(bench: Bench, plan: ImagePlan) -> str:
     if plan.fetch:
         _pull(bench, reference)
     image_id, _ = bench.find(reference)
-    return _set_up(bench, plan, image_id, commands, env) if commands or env else image_id
+    made = _set_up(bench, plan, image_id, commands, env) if commands or env else image_id
+    tidy(bench, plan, time.time())
+    return made
+
+
+def _whose(plan: ImagePlan) -> str:
+    return hashlib.sha256(plan.project.encode()).hexdigest()[:16] if plan.project else ""
+
+
+def tidy(bench: Bench, plan: ImagePlan, now: float) -> None:
+    """Remove a project's images that others have superseded. The engine itself keeps what a container stands on."""
+    from docker.errors import APIError
+
+    rows = bench.client.images.list(filters={"label": f"{PROJECT}={_whose(plan)}"}) if plan.project else []
+    for image in sorted(rows, key=_used, reverse=True)[KEPT:]:
+        if now - _used(image) > UNUSED_S:
+            for tag in image.tags:
+                with contextlib.suppress(APIError):
+                    bench.client.api.remove_image(tag)
+                    bench.say(f"removed the superseded image {tag}")
+
+
+def _used(image: Any) -> float:
+    """When an image was last tagged, which every use does."""
+    text = str((image.attrs.get("Metadata") or {}).get("LastTagTime") or "")
+    text = image.attrs.get("Created", "") if text.startswith("0001") or not text else text
+    return datetime.fromisoformat(text[:19] + "+00:00").timestamp()
 
 
 def _once(bench: Bench, tag: str, make: Callable[[], None]) -> str:
@@ -88,6 +118,7 @@ def _once(bench: Bench, tag: str, make: Callable[[], None]) -> str:
         with one_builder(bench.say):
             if not bench.client.images.list(tag):
                 make()
+    bench.client.api.tag(tag, *tag.split(":"))  # so that it was last used now
     return tag
 
 
@@ -152,6 +183,7 @@ def _build(bench: Bench, plan: ImagePlan, packed: Any, more: Mapping[str, Any]) 
         decode=True,
         network_mode=policy.NETWORKS[plan.network],
         container_limits={"memory": MEMORY, "memswap": MEMORY},
+        labels={PROJECT: _whose(plan)},
         **more,
     )
     _follow(bench, rows, time.monotonic() + plan.timeout_s, f"building {more['dockerfile']}")
@@ -189,7 +221,11 @@ def _run(bench: Bench, plan: ImagePlan, body: Mapping[str, Any], tag: str, way: 
             api.put_archive(container, "/", data)
         api.start(container)
         _wait(bench, container, plan.timeout_s, way)
-        changes = ['CMD ["bash"]', "ENTRYPOINT []", f'LABEL {LABEL}="" agent-harness.image="setup"']
+        changes = [
+            'CMD ["bash"]',
+            "ENTRYPOINT []",
+            f'LABEL {LABEL}="" agent-harness.image="setup" {PROJECT}="{_whose(plan)}"',
+        ]
         api.commit(container, repository=SET_UP, tag=tag.partition(":")[2], changes=changes)
     finally:
         with contextlib.suppress(NotFound):

@@ -32,6 +32,8 @@ GRACE_S = 15.0
 LONGEST_S = 7 * 86_400.0
 """A deadline beyond this is this: the kernel counts it in a signed word of milliseconds."""
 MAX_FILE = 64 << 20
+MAX_IMAGE = 32 << 30
+"""Unpacked. More than any tool chain needs is a mistake, and every set-up on it would hold as much again."""
 MAX_KEEP = 16 << 20
 API_S = 60
 REMOVAL_S = 60.0
@@ -392,7 +394,7 @@ def _advice(why: str) -> str:
 
 
 def _image(client: Any, image: str) -> str:
-    """An image's content id. Raises SandboxUnavailable when it is absent or for another processor."""
+    """An image's content id. Raises SandboxUnavailable when it is absent, too large or for another processor."""
     return _found(client, image)[0]
 
 
@@ -407,17 +409,19 @@ def _found(client: Any, image: str) -> tuple[str, dict[str, Any]]:
     except ImageNotFound as fault:
         how = "python -m agent_harness_sandbox.image" if image == OWN_IMAGE else "agent-harness doctor --fix"
         raise SandboxUnavailable(f"the engine has no image {image}", next=f"run `{how}`") from fault
-    wrong = arch_problem(found.attrs, client.version())
+    wrong = image_problem(found.attrs, client.version())
     if wrong:
-        raise SandboxUnavailable(f"image {image} {wrong}", next="take an image of the engine's own architecture")
+        raise SandboxUnavailable(f"image {image} {wrong}", next="take an image that fits")
     return str(found.id), found.attrs.get("Config") or {}
 
 
-def arch_problem(image: dict[str, Any], engine: dict[str, Any]) -> str:
-    """Why an image cannot run natively on an engine; empty when it can."""
-    has, needs = image.get("Architecture", ""), engine.get("Arch", "")
+def image_problem(image: dict[str, Any], engine: dict[str, Any]) -> str:
+    """Why an image cannot run natively on an engine, or is not to; empty when it can."""
+    has, needs, size = image.get("Architecture", ""), engine.get("Arch", ""), image.get("Size") or 0
     if image.get("Os", "linux") != "linux":
         return f"is for {image['Os']}, not linux"
+    if size > MAX_IMAGE:
+        return f"has {size / (1 << 30):.1f} GiB, and the most is {MAX_IMAGE >> 30} GiB"
     return f"is for {has}, and the engine runs on {needs}" if has and needs and has != needs else ""
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from agent_harness.errors import HarnessError, SandboxUnavailable
 from agent_harness.ports import Finding, Sandbox, SandboxEngine
 from agent_harness.types import Command, CommandEnd, Mode, Mount, SandboxSpec
+from agent_harness_sandbox import runtime
 from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.removal import BACKGROUND
 
@@ -36,9 +37,9 @@ def examine(engine: SandboxEngine, image: str) -> list[Finding]:
         version = client.version()
     api = tuple(int(part) for part in str(version.get("ApiVersion", "0")).split("."))
     found.append(Finding("engine", True, f"{version.get('Version')} on {version.get('Os')}/{version.get('Arch')}"))
-    found.append(
-        Finding("engine version", api >= LEAST_API, f"API {version.get('ApiVersion')}", "take Docker 20.10 or later")
-    )
+    old = "" if api >= LEAST_API else "take Docker 20.10 or later"
+    found.append(Finding("engine version", not old, f"API {version.get('ApiVersion')}", old))
+    found.append(runtime.judge(version.get("Components") or []))
     try:
         found.append(Finding("image", True, f"{image} is {engine.image_id(image)[:19]}"))
     except SandboxUnavailable as fault:

@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,3 +203,21 @@ def test_a_pull_that_cannot_be_says_so(maker):
         maker(reference="127.0.0.1:9/no/such:1", fetch=True)
     assert maker(reference=OWN_IMAGE, fetch=True) == maker(reference=OWN_IMAGE)
     assert len(maker.said) == 1
+
+
+def test_superseded_images_go_and_one_that_is_used_stays(maker, make, client):
+    plan = {"reference": OWN_IMAGE, "project": f"a project of {os.getpid()}"}
+    made = [maker(setup=(f"echo {number} >/opt/number",), **plan) for number in range(6)]
+    other = maker(setup=("echo other >/opt/number",), reference=OWN_IMAGE, project="another")
+    box = make(image=made[0])
+    maker(setup=("echo 1 >/opt/number",), **plan)  # asked for again: the newest now
+    said, soon = [], time.time()
+    bench = build.Bench(client, lambda image: (image, {}), "", said.append, lambda: False)
+    there = lambda: [one for one in made if any(found.id == one for found in client.images.list())]
+    build.tidy(bench, ImagePlan("", **plan), soon)
+    assert there() == made and said == []  # all of today
+    build.tidy(bench, ImagePlan("", **plan), soon + 2 * build.UNUSED_S)
+    assert there() == [made[0], made[1], made[4], made[5]]
+    assert len(said) == 2 and "superseded image agent-harness-setup:" in said[0]
+    assert client.images.get(other).id == other
+    box.alive()

@@ -13,7 +13,7 @@ import pytest
 from agent_harness.errors import UsageError
 from agent_harness.types import Mode, Mount, SandboxSpec, Service
 from agent_harness_sandbox import policy
-from agent_harness_sandbox.docker_engine import arch_problem
+from agent_harness_sandbox.docker_engine import image_problem
 from agent_harness_sandbox.image import OWN_IMAGE, PACKAGES, RECIPE, dockerfile
 from agent_harness_sandbox.owner import Owner
 
@@ -193,9 +193,10 @@ def test_the_profile_digest_names_the_profile_not_the_run():
 
 def test_an_image_for_another_processor_is_told():
     arm = {"Architecture": "arm64", "Os": "linux"}
-    assert arch_problem(arm, {"Arch": "amd64"}) == "is for arm64, and the engine runs on amd64"
-    assert arch_problem(arm, {"Arch": "arm64"}) == ""
-    assert "windows" in arch_problem({"Os": "windows"}, {"Arch": "amd64"})
+    assert image_problem(arm, {"Arch": "amd64"}) == "is for arm64, and the engine runs on amd64"
+    assert image_problem(arm, {"Arch": "arm64"}) == ""
+    assert "windows" in image_problem({"Os": "windows"}, {"Arch": "amd64"})
+    assert image_problem({"Size": 33 << 30}, {"Arch": "amd64"}) == "has 33.0 GiB, and the most is 32 GiB"
 
 
 def test_owners_are_told_apart():

@@ -25,12 +25,13 @@ SPACE_LEAST = 1 << 30
 
 
 def shown(findings: list[Finding]) -> str:
-    """Findings for people, the remedy below each that does not hold."""
+    """Findings for people, the remedy below each that does not hold or is to be weighed."""
     width = max(len(one.name) for one in findings)
     lines = []
     for one in findings:
-        lines.append(f"{'ok  ' if one.ok else 'FAIL'}  {one.name:<{width}}  {line(one.seen)}")
-        if not one.ok and one.fix:
+        mark = "FAIL" if not one.ok else "warn" if one.fix else "ok  "
+        lines.append(f"{mark}  {one.name:<{width}}  {line(one.seen)}")
+        if one.fix:
             lines.append(f"      -> {line(one.fix)}")
     return "\n".join(lines)
 

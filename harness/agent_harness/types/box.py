@@ -77,6 +77,8 @@ class ImagePlan:
     user: tuple[int, int] = (1000, 1000)
     """Who owns what the set-up leaves in the caches."""
     timeout_s: float = 1800.0
+    project: str = ""
+    """Whose image it is: of each project's, a few are kept."""
 
 
 @dataclass(frozen=True, slots=True)
