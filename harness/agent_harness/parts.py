@@ -24,6 +24,9 @@ from agent_harness.workspace import HarnessRepository
 READ_LIMIT = 4 << 20
 """Bytes of a file that a gate or a reviewer's quote is looked up in."""
 
+READ_AT_ONCE = 16 << 10
+"""Bytes of an output that a reviewer is shown: it has to have read every changed hunk, so its pages are large."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -97,6 +100,7 @@ class Parts:
         def wordless(candidate: Candidate) -> Candidate:
             return replace(candidate, commit=repository.commit_tree(candidate.tree, candidate.base, "Change\n"))
 
+        around = self.environment("reviewer", recorder, stop)
         surface = ReviewSurface(
             open=stage.review,
             checkout=stage.checkout,
@@ -104,7 +108,7 @@ class Parts:
             diff=repository.diff,
             read=self.read_small,
             contains=lambda head, before: repository.merge_base(head, before) == before,
-            environment=self.environment("reviewer", recorder, stop),
+            environment=lambda sandbox: replace(around(sandbox), observation_bytes=READ_AT_ONCE),
             ask=lambda task, around: self.runner.run(role, task, around, Termination(stop), self.budget(work, role)),
         )
         inputs = {"mode": self.mode, "config": self.config.digest, "version": __version__, "image": stage.image}

@@ -290,3 +290,9 @@ def test_three_refused_verdicts_end_the_run_without_one(tmp_path):
 def test_the_same_turn_over_and_over_is_seen_through_its_event_numbers(tmp_path):
     kit = RoleKit(tmp_path, "reviewer", facts=facts(), variables=VARIABLES)
     assert kit.run(*[says(bash("ls"))] * 8).ended is Ended.LOOP
+
+
+def test_events_are_numbered_over_plain_text_too(tmp_path):
+    kit = RoleKit(tmp_path, "reviewer", facts=facts(), variables={**VARIABLES, "story": ""}, protocol="text")
+    kit.run(says(text="```bash\ntrue\n```"), says(text="```submit\n{}\n```"), says(text=""), says(text=""))
+    assert "[event 1]\n[exit code 0" in kit.told()[3].content

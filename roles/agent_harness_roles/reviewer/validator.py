@@ -40,7 +40,7 @@ def validate(submission: JSON, facts: Mapping[str, Any], evidence: Evidence) -> 
     if first is None and submission.get("claims"):
         problems.append("claims: none were told yet; leave them out")
     unseen = _unseen(submission.get("unreviewed", ()), facts, evidence)
-    if unseen and submission["verdict"] == "pass":
+    if unseen and submission["verdict"] == "pass" and first is None:
         more = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
         doubts.append(f"these changed hunks were not looked at yet: {', '.join(unseen[:_NAMED])}{more}")
     if evidence.refused == 0 or problems:
