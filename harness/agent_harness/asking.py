@@ -171,8 +171,10 @@ def of_objective(objective: str, base: str | None, config: Config) -> Question:
 
 
 def of_plan(items: Sequence[PlanItem], base: str | None) -> Question:
-    """What of a plan is done. Raises UsageError for one that is too long."""
+    """What of a plan is done. Raises UsageError for one that is too long, or of several repositories."""
     ids = [one.id for one in items]
+    if len(set(ids)) < len(ids):
+        raise UsageError("items of this plan share an id", next="assess the issues of one repository at a time")
     parts = [
         f"## {one.id}: {one.title} (ticked: {'yes' if one.done else 'no'})\n{one.brief}\n"
         + "".join(f"Done when: {text}\n" for text in one.acceptance)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,24 +66,31 @@ def new_items(source: Source, name: str, *, done: Collection[str], taken: Collec
     """The items as they are queued. `name` is the file's, `done` names those that a person says are done, `taken` are
     ids that the queue has. Raises UsageError for an id in `done` that is not there, and for items that would wait for
     each other."""
-    items = source.plan.items
-    if strange := sorted(set(done) - {item.id for item in items}):
-        raise UsageError(f"{name} has no item {strange[0]!r}", next="name one by its id in the file")
-    check_cycles({item.id: [one for one in item.depends_on if not item.done] for item in items})
-    return [
-        NewItem(
-            title=item.title,
-            brief=brief(item, source.plan),
-            checks=item.checks or None,
-            key=key(item, item.id, name),
-            allow_paths=item.allow,
-            id=None if (wanted := f"{source.ids}{item.id}") in taken else wanted,
-            deliverable=item.deliverable,
-            needs=tuple(key(item, other, name) for other in item.depends_on),
-            done=item.done or item.id in done,
+    items = [(item, key(item, item.id, name)) for item in source.plan.items]
+    names = Counter(one for item, whole in items for one in (item.id, whole))
+    if strange := sorted(one for one in done if names[one] != 1):
+        raise UsageError(f"{name} has no item {strange[0]!r}, or several", next="name one by its id or key there")
+    over = {whole for item, whole in items if item.done or {item.id, whole}.intersection(done)}
+    needs = {w: [key(item, one, name) for one in item.depends_on] for item, w in items if w not in over}
+    check_cycles(needs)
+    used, new = set(taken), []
+    for item, whole in items:
+        wanted = f"{source.ids}{item.id}"
+        new.append(
+            NewItem(
+                title=item.title,
+                brief=brief(item, source.plan),
+                checks=item.checks or None,
+                key=whole,
+                allow_paths=item.allow,
+                id=None if wanted in used else wanted,
+                deliverable=item.deliverable,
+                needs=tuple(needs.get(whole, ())),
+                done=whole in over,
+            )
         )
-        for item in items
-    ]
+        used.add(wanted)
+    return new
 
 
 def key(item: PlanItem, id: str, name: str) -> str:

@@ -7,8 +7,9 @@ of the plan is written with a backslash before it, as Markdown has it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from agent_harness.types import Check, CheckKind, Deliverable
 
@@ -16,18 +17,9 @@ MARK = "<!-- agent-harness plan 1 -->"
 """First line of a file that is read as a plan of ours, and not as anybody's checklist."""
 
 LISTS = {"Assumptions": "assumptions", "Open questions": "questions", "Evidence": "evidence"}
-FIELDS = {
-    "Acceptance": "acceptance",
-    "Checks": "checks",
-    "Depends on": "depends_on",
-    "Risk": "risk",
-    "Paths": "paths",
-    "Allow": "allow",
-    "Evidence": "evidence",
-    "Deliverable": "deliverable",
-}
+NAMES = ("Acceptance", "Checks", "Depends on", "Risk", "Paths", "Allow", "Evidence", "Deliverable")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
-_STRUCTURE = re.compile(rf"^(\s*)(\\*)(?=#{{1,3}}\s|####\s+(?:{'|'.join(FIELDS)})\s*$|`{{3}}|~{{3}}|<!--)")
+_STRUCTURE = re.compile(rf"^(\s*)(\\*)(?=#{{1,3}}\s|####\s+(?:{'|'.join(NAMES)})\s*$|`{{3}}|~{{3}}|<!--)")
 HEADING = re.compile(r"(#{1,6})\s+(.*)")
 _ITEM = re.compile(r"### \[([ xX])\]\s+(?:([a-z0-9][a-z0-9._-]{0,63}):\s+)?(.*\S)")
 _ITEM_TOLD = "an item begins with `### [ ] id: title`, below `## Items`"
@@ -119,21 +111,17 @@ def opaque(lines: Sequence[str]) -> tuple[list[bool], int]:
     inside, start, closes = [], -1, ""
     for number, line in enumerate(lines):
         fence = _FENCE.fullmatch(line) if "```" in line or "~~~" in line else None
+        inside.append(True)
         if closes == "-->":
             closes = "" if "-->" in line else closes
-            inside.append(True)
         elif closes:
-            shut = fence and not fence[2].strip() and fence[1].startswith(closes)
-            closes = "" if shut else closes
-            inside.append(True)
+            closes = "" if fence and not fence[2].strip() and fence[1].startswith(closes) else closes
         elif line.lstrip().startswith("<!--"):
             start, closes = number, "" if "-->" in line else "-->"
-            inside.append(True)
         elif fence and not (fence[1][0] == "`" and "`" in fence[2]):
             start, closes = number, fence[1]
-            inside.append(True)
         else:
-            inside.append(False)
+            inside[-1] = False
     return inside, start if closes else -1
 
 
@@ -148,28 +136,22 @@ def write(plan: Plan) -> str:
     out += ["", "## Items"]
     for item in plan.items:
         out += ["", f"### [{'x' if item.done else ' '}] {item.id}: {item.title}", *_prose(item.brief)]
-        shown: dict[str, list[str]] = {
-            "checks": [f"{check.kind}: {_span(check.command)}" for check in item.checks],
-            "risk": [item.risk] if item.risk else [],
-            "deliverable": [item.deliverable] if item.deliverable is not Deliverable.CHANGE else [],
-            **{name: [_span(one) for one in getattr(item, name)] for name in ("paths", "allow")},
-            **{name: list(getattr(item, name)) for name in ("acceptance", "depends_on", "evidence")},
-        }
-        for name, attribute in FIELDS.items():
-            out += _list(f"#### {name}", shown[attribute])
+        for name in NAMES:
+            attribute, shown, _ = FIELDS[name]
+            out += _list(f"#### {name}", shown(getattr(item, attribute)))
     return "\n".join(out) + "\n"
 
 
 def _prose(text: str) -> list[str]:
     lines = text.split("\n") if text else []
+    unclosed: set[int] = set()
     while (start := opaque(lines)[1]) >= 0:
         lines[start] = _STRUCTURE.sub(r"\1\\\2", lines[start])
-    hidden, done = opaque(lines)[0], zip(lines, text.split("\n"), strict=False)
-    marked = [
-        now if inside or now != before else _STRUCTURE.sub(r"\1\\\2", now)
-        for inside, (now, before) in zip(hidden, done, strict=True)
-    ]
-    return ["", *marked] if marked else []
+        unclosed.add(start)
+    for number, inside in enumerate(opaque(lines)[0]):
+        if not inside and number not in unclosed:
+            lines[number] = _STRUCTURE.sub(r"\1\\\2", lines[number])
+    return ["", *lines] if lines else []
 
 
 def _list(heading: str, entries: Iterable[str]) -> list[str]:
@@ -195,11 +177,11 @@ def read(text: str) -> tuple[Plan, list[Skipped]]:
         reader.number = number
         if number > start and (why := reader.take(line, hidden)) and line.strip():
             skipped.append(Skipped(number, why, line))
+    ids = Ids()
+    items = tuple(_item(draft, ids, skipped) for draft in reader.items)
     lists = {attribute: tuple(reader.lists.get(name, ())) for name, attribute in LISTS.items()}
-    items, more = _items(reader.items)
-    return Plan(reader.goal, "\n".join(reader.context).strip(), items, **lists), sorted(
-        [*skipped, *more], key=lambda one: one.line
-    )
+    plan = Plan(reader.goal, "\n".join(reader.context).strip(), items, **lists)
+    return plan, sorted(skipped, key=lambda one: one.line)
 
 
 class _Reader:
@@ -233,24 +215,23 @@ class _Reader:
     def _heading(self, line: str, level: int, name: str) -> str | None:
         """What a heading begins; None where it is prose."""
         if level == 1:
-            self._begin(None if self.goal else self.context, "a plan has one title")
-            why, self.goal = "" if self._prose is self.context else self._why, self.goal or one_line(name)
-            return why
+            self._begin(None if self.goal else self.context, "a plan has one title" if self.goal else "")
+            self.goal = self.goal or one_line(name)
         elif level == 2:
             self._in_items = name == "Items"
             known = name in LISTS
             told = "only list entries are taken here" if known else "no part of a plan has this heading"
             self._begin(None, _ITEM_TOLD if self._in_items else told)
             self._entries = self.lists.setdefault(name, []) if known else None
-            return "" if known or self._in_items else self._why
+            return "" if known or self._in_items else told
         elif level == 3:
             found = _ITEM.fullmatch(line.rstrip()) if self._in_items else None
             self._begin(None, _ITEM_TOLD)
             if found:
                 self.items.append(Draft(found[2] or "", one_line(found[3]), found[1] != " ", self.number))
                 self._begin(self.items[-1].lines, "")
-        elif level == 4 and self.items and self._prose is self.items[-1].lines and name in FIELDS:
-            self._entries = self.items[-1].fields.setdefault(FIELDS[name], [])
+        elif level == 4 and self.items and self._prose is self.items[-1].lines and name in NAMES:
+            self._entries = self.items[-1].fields.setdefault(name, [])
             self._blank = False
             return ""
         else:
@@ -277,33 +258,15 @@ class _Reader:
         return True
 
 
-def _items(drafts: Iterable[Draft]) -> tuple[tuple[PlanItem, ...], list[Skipped]]:
-    ids, made, skipped = Ids(), [], []
-    for draft in drafts:
-        values = draft.fields
-        item = ids.of(draft)
-        word = " ".join(values.get("deliverable", ())) or Deliverable.CHANGE
-        if draft.id and item != draft.id:
-            skipped.append(Skipped(draft.line, f"an earlier item has this id: it is taken as {item}", draft.title))
-        if word not in set(Deliverable):
-            skipped.append(Skipped(draft.line, "an item is delivered as `change` or `answer`", word))
-        made.append(
-            PlanItem(
-                item,
-                draft.title,
-                draft.brief,
-                draft.done,
-                Deliverable.ANSWER if word == Deliverable.ANSWER else Deliverable.CHANGE,
-                acceptance=tuple(values.get("acceptance", ())),
-                checks=tuple(map(_check, values.get("checks", ()))),
-                depends_on=tuple(re.findall(r"[^\s,`]+", " ".join(values.get("depends_on", ())))),
-                risk=" ".join(values.get("risk", ())),
-                paths=tuple(map(_unspan, values.get("paths", ()))),
-                allow=tuple(map(_unspan, values.get("allow", ()))),
-                evidence=tuple(values.get("evidence", ())),
-            )
-        )
-    return tuple(made), skipped
+def _item(draft: Draft, ids: Ids, skipped: list[Skipped]) -> PlanItem:
+    """An item of its lines. What is not taken as it stands is added to `skipped`."""
+    id, word = ids.of(draft), draft.fields.get("Deliverable", [])
+    if draft.id and id != draft.id:
+        skipped.append(Skipped(draft.line, f"an earlier item has this id: it is taken as {id}", draft.title))
+    if word and word[0] not in set(Deliverable):
+        skipped.append(Skipped(draft.line, "an item is delivered as `change` or `answer`", word[0]))
+    values = {attribute: taken(draft.fields.get(name, [])) for name, (attribute, _, taken) in FIELDS.items()}
+    return PlanItem(id, draft.title, draft.brief, draft.done, **values)
 
 
 def _check(entry: str) -> Check:
@@ -318,6 +281,29 @@ def _unspan(text: str) -> str:
         return text
     inner = text[ticks:-ticks]
     return inner[1:-1] if inner[0] == inner[-1] == " " and inner.strip() else inner
+
+
+_Field = tuple[str, Callable[[Any], list[str]], Callable[[list[str]], Any]]
+_SPANS = (lambda texts: list(map(_span, texts)), lambda lines: tuple(map(_unspan, lines)))
+FIELDS: dict[str, _Field] = {
+    "Acceptance": ("acceptance", list, tuple),
+    "Checks": (
+        "checks",
+        lambda checks: [f"{check.kind}: {_span(check.command)}" for check in checks],
+        lambda lines: tuple(map(_check, lines)),
+    ),
+    "Depends on": ("depends_on", list, lambda lines: tuple(re.findall(r"[^\s,`]+", " ".join(lines)))),
+    "Risk": ("risk", lambda text: [text] * bool(text), " ".join),
+    "Paths": ("paths", *_SPANS),
+    "Allow": ("allow", *_SPANS),
+    "Evidence": ("evidence", list, tuple),
+    "Deliverable": (
+        "deliverable",
+        lambda value: [str(value)] * (value is not Deliverable.CHANGE),
+        lambda lines: Deliverable.ANSWER if lines == [Deliverable.ANSWER] else Deliverable.CHANGE,
+    ),
+}
+"""An item's lists: what of it they are, as they are written, and as they are read."""
 
 
 class Ids:

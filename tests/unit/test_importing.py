@@ -104,10 +104,25 @@ def test_broken_json_is_said_to_be_broken():
     assert parse("[a link](x)\n- [ ] item\n").plan.items[0].id == "item"
 
 
+def test_issues_of_several_repositories_are_told_apart():
+    other = issue(1, url="https://github.com/o/s/issues/1", body="depends on #2")
+    source = parse(json.dumps([issue(1), other]))
+    new = new_items(source, "x", done=("o/s#1",), taken=())
+    assert [(one.id, one.key, one.done) for one in new] == [("issue-1", "o/r#1", False), (None, "o/s#1", True)]
+    assert new[1].needs == ("o/s#2",)
+    with pytest.raises(UsageError, match="or several"):
+        new_items(source, "x", done=("1",), taken=())
+
+
 def test_a_cycle_is_refused_with_its_path():
     items = tuple(PlanItem(one, one, depends_on=(two,)) for one, two in [("a", "b"), ("b", "c"), ("c", "a")])
-    with pytest.raises(UsageError, match=r"a -> b -> c -> a|b -> c -> a -> b|c -> a -> b -> c"):
+    with pytest.raises(UsageError, match=r"p#a -> p#b -> p#c -> p#a|p#b -> p#c -> p#a -> p#b|p#c -> p#a -> p#b -> p#c"):
         new_items(parse(write(Plan("g", items=items))), "p", done=(), taken=())
+    assert [one.needs for one in new_items(parse(write(Plan("g", items=items))), "p", done=("b",), taken=())] == [
+        ("p#b",),
+        (),
+        ("p#a",),
+    ]
 
 
 def test_a_brief_holds_all_that_a_plan_says():
