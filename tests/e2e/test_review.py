@@ -198,5 +198,5 @@ def test_the_story_is_counted_in_the_log(bench):
     report = bench.review(LOOK, scripts.verdict("pass"), scripts.after_story("fail", findings=(false,)))
     assert (report.verdict, report.blind) == ("fail", "pass")
     (judged,) = [e.data for e in bench.desk.events if e.kind == "review.judged"]
-    assert (judged["blind"], judged["verdict"]) == ("pass", "fail")
+    assert (judged["blind"], judged["verdict"], judged["altered"]) == ("pass", "fail", True)
     assert json.loads(json.dumps(report.receipt))["roles"][0]["ended"] == "submitted"

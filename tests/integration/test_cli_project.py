@@ -218,6 +218,28 @@ def test_a_log_that_was_changed_ends_with_7(checked, tmp_path):
     assert code == 7 and json.loads(out)["ok"] is False
 
 
+def test_stats_count_what_the_story_did_to_verdicts(checked, tmp_path):
+    said = {"blind": "pass", "told": "fail", "altered": True, "unsupported": 2, "remembered": False, "findings": 1}
+    loaded = load(tmp_path / "a työ", env={})
+    with App.open(loaded.config, loaded.root) as app:
+        log = app.audit.recorder("", "r1")
+        log.event(Kind.REVIEW_JUDGED, {"verdict": "fail", "proofs": {"verified": 1}, **said})
+        log.event(Kind.REVIEW_JUDGED, {"verdict": "fail", "proofs": {"verified": 1}, **said, "remembered": True})
+        back = {**said, "blind": "fail", "told": "pass", "altered": False, "unsupported": 0}
+        log.event(Kind.REVIEW_JUDGED, {"verdict": "fail", "proofs": {"proven": 1}, **back})
+        log.event(Kind.REVIEW_JUDGED, {"verdict": "inconclusive", "proofs": {}, **back, "told": "", "blind": ""})
+    got = data(checked, "audit", "stats")
+    assert (got["reviews"], got["remembered"], got["fail"], got["inconclusive"], got["told_the_story"]) == (
+        4,
+        1,
+        2,
+        1,
+        2,
+    )
+    assert (got["verdict_altered_by_it"], got["taken_back_by_it_in_vain"], got["claims_unsupported"]) == (1, 1, 2)
+    assert (got["findings_proven"], got["findings_verified"]) == (1, 1)
+
+
 def test_an_empty_log_and_queue_are_no_error(checked):
     assert checked("queue", "list") == (0, "", "no items\n")
     assert checked("audit", "ls") == (0, "", "no runs\n")

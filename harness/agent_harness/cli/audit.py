@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,6 +109,28 @@ def money(cost: Cost) -> str:
     """Dollars, and how many answers have no price."""
     unpriced = f"{cost.unpriced} unpriced" if cost.unpriced else ""
     return " + ".join(one for one in (dollars(cost.nanousd) if cost.nanousd or not unpriced else "", unpriced) if one)
+
+
+@app.command()
+def stats(*, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
+    """Count how reviews ended, and how often the change's own story altered a verdict."""
+    with opened(sets, db) as app_:
+        judged = [event.data for event in app_.audit.events(kinds=[Kind.REVIEW_JUDGED])]
+    asked = [one for one in judged if not one["remembered"]]
+    told = [one for one in asked if one["told"]]
+    proofs = sum((Counter(one["proofs"]) for one in asked), Counter[str]())
+    counts = {
+        "reviews": len(judged),
+        "remembered": len(judged) - len(asked),
+        **{name: sum(one["verdict"] == name for one in asked) for name in ("pass", "fail", "inconclusive")},
+        "told the story": len(told),
+        "verdict altered by it": sum(one["altered"] for one in told),
+        "taken back by it, in vain": sum(one["told"] == "pass" != one["blind"] for one in told),
+        "claims unsupported": sum(one["unsupported"] for one in told),
+        **{f"findings {name}": proofs[name] for name in ("proven", "verified", "unverified")},
+    }
+    data = {name.replace(",", "").replace(" ", "_"): count for name, count in counts.items()}
+    emit(data, as_json, table(("REVIEWS", "COUNT"), list(counts.items())))
 
 
 @app.command()

@@ -123,7 +123,7 @@ class ReviewGate:
         if report.verdict != "inconclusive" and not report.remembered:
             self._verdicts.remember(key, self._terms.target, self._clock.now_ms(), raw.as_json())
         self.report = report
-        self._recorder.event(Kind.REVIEW_JUDGED, _counted(report))
+        self._recorder.event(Kind.REVIEW_JUDGED, _counted(raw, report))
         return _result(report)
 
     def _task(self, case: Case, hunks: Sequence[Hunk]) -> Task:
@@ -268,8 +268,9 @@ def _claim(one: JSON) -> ReviewClaim:
     return ReviewClaim(one["statement"], Support(one["support"]), one["why"], tuple(one["seqs"]))
 
 
-def _counted(report: ReviewReport) -> dict[str, Any]:
+def _counted(raw: ReviewReport, report: ReviewReport) -> dict[str, Any]:
     return {
+        "altered": bool(raw.told) and raw.verdict != raw.blind,
         "verdict": report.verdict,
         "blind": report.blind,
         "told": report.told,

@@ -46,9 +46,8 @@ class Kind(StrEnum):
     GATE_STARTED = "gate.started"  # gate, tree
     GATE_JUDGED = "gate.judged"  # gate, tree, outcome, reasons, seconds, evidence (body)
 
-    REVIEW_JUDGED = (
-        "review.judged"  # verdict, blind, told (the word after the story, or ""), findings, proofs {..}, remembered
-    )
+    # verdict, blind, told (the words before and after the story), altered (by it), findings, proofs {..}, unsupported
+    REVIEW_JUDGED = "review.judged"  # (claims), remembered
 
     RECEIPT_ISSUED = "receipt.issued"  # receipt (body digest)
     DELIVERY_INTENDED = "delivery.intended"  # target, old, new, tree
