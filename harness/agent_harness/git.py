@@ -19,7 +19,7 @@ import threading
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from agent_harness.errors import GitFault
 
@@ -28,61 +28,33 @@ QUICK_S = 120.0
 LONG_S = 3600.0
 """Deadline of a command that moves history."""
 CHUNK = 1 << 20
+Env = Mapping[str, str]
 
 IDENTITY = ("agent-harness", "agent-harness@localhost")
 
 _FLAGS = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.attributesFile=/dev/null",
-    "core.excludesFile=/dev/null",
-    "core.autocrlf=false",
-    "core.fileMode=true",
-    "core.symlinks=true",
-    "core.ignoreCase=false",
-    "core.protectHFS=true",
-    "core.protectNTFS=true",
-    "core.untrackedCache=false",
-    "core.sparseCheckout=false",
-    "core.splitIndex=false",
-    "core.alternateRefsCommand=false",
-    "core.pager=cat",
-    "core.editor=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "commit.gpgSign=false",
-    "log.showSignature=false",
-    "diff.ignoreSubmodules=all",
-    "submodule.recurse=false",
-    "fetch.recurseSubmodules=false",
-    "protocol.ext.allow=never",
+    "core.hooksPath=/dev/null core.fsmonitor=false core.attributesFile=/dev/null core.excludesFile=/dev/null "
+    "core.autocrlf=false core.fileMode=true core.symlinks=true core.ignoreCase=false core.protectHFS=true "
+    "core.protectNTFS=true core.untrackedCache=false core.sparseCheckout=false core.splitIndex=false "
+    "core.alternateRefsCommand=false core.pager=cat core.editor=false gc.auto=0 maintenance.auto=false "
+    "commit.gpgSign=false log.showSignature=false diff.ignoreSubmodules=all submodule.recurse=false "
+    "fetch.recurseSubmodules=false protocol.ext.allow=never"
 )
-_CLOSED = {
-    "HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_NO_LAZY_FETCH": "1",
-}
-_ALWAYS = {
-    "LC_ALL": "C",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_GRAFT_FILE": "/dev/null",
-    "GIT_LITERAL_PATHSPECS": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_AUTHOR_NAME": IDENTITY[0],
-    "GIT_AUTHOR_EMAIL": IDENTITY[1],
-    "GIT_COMMITTER_NAME": IDENTITY[0],
-    "GIT_COMMITTER_EMAIL": IDENTITY[1],
-}
+_CLOSED = (
+    "HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1"
+)
+_ALWAYS = (
+    "LC_ALL=C GIT_ATTR_NOSYSTEM=1 GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null GIT_LITERAL_PATHSPECS=1 "
+    "GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 "
+    f"GIT_AUTHOR_NAME={IDENTITY[0]} GIT_AUTHOR_EMAIL={IDENTITY[1]} "
+    f"GIT_COMMITTER_NAME={IDENTITY[0]} GIT_COMMITTER_EMAIL={IDENTITY[1]}"
+)
 _USERS_OWN = re.compile(
     r"HOME|USER|LOGNAME|XDG_CONFIG_HOME|XDG_RUNTIME_DIR|SSH_AUTH_SOCK|GIT_ASKPASS|GIT_(SSH|SSL|CONFIG)(_\w+)?"
     r"|SSL_CERT_(FILE|DIR)|(https?|all|no)_proxy|(HTTPS?|ALL|NO)_PROXY"
 )
 """Variables by which a user's keys, certificates, proxies and git settings are found."""
-_NETWORK = ("http.lowSpeedLimit=1", "http.lowSpeedTime=120")
+_NETWORK = " http.lowSpeedLimit=1 http.lowSpeedTime=120"
 """A server that says nothing any more is not waited for to the end."""
 _REASONS = (
     ("No space left on device", "the disk is full", "free some space and try again"),
@@ -100,6 +72,11 @@ class User:
 
     uid: int
     gid: int
+
+    @property
+    def process(self) -> dict[str, Any]:
+        """How to start a process as this user."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
 
     @property
     def groups(self) -> list[int]:
@@ -147,23 +124,18 @@ class Git:
         user: User | None = None,
         network: bool = False,
     ) -> None:
-        self.git_dir, self.user = git_dir, user
-        self._network = network
+        self.git_dir, self.user, self._network = git_dir, user, network
         self._cwd = cwd or work_tree or Path("/")
         places = {"GIT_DIR": git_dir, "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index}
         self._places = {name: str(place) for name, place in places.items() if place is not None}
 
     def attempt(
-        self,
-        *args: str,
-        stdin: bytes | IO[bytes] = b"",
-        timeout_s: float = QUICK_S,
-        env: Mapping[str, str] | None = None,
+        self, *args: str, stdin: bytes | IO[bytes] = b"", timeout_s: float = QUICK_S, env: Env | None = None
     ) -> Done:
         """Run git and give back how it ended. Raises GitFault only where it could not run or passed its deadline."""
         data = stdin if isinstance(stdin, bytes) else None
         source = subprocess.PIPE if isinstance(stdin, bytes) else stdin
-        process = self._start(args, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        process = self._start(args, source, subprocess.PIPE, env=env)
         with _ended(process):
             try:
                 out, err = process.communicate(data, timeout=timeout_s)
@@ -172,11 +144,7 @@ class Git:
         return Done(args, process.returncode, out, err)
 
     def run(
-        self,
-        *args: str,
-        stdin: bytes | IO[bytes] = b"",
-        timeout_s: float = QUICK_S,
-        env: Mapping[str, str] | None = None,
+        self, *args: str, stdin: bytes | IO[bytes] = b"", timeout_s: float = QUICK_S, env: Env | None = None
     ) -> bytes:
         """Run git and give back what it wrote. Raises GitFault where it failed."""
         done = self.attempt(*args, stdin=stdin, timeout_s=timeout_s, env=env)
@@ -184,7 +152,7 @@ class Git:
             raise done.fault()
         return done.out
 
-    def line(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
+    def line(self, *args: str, stdin: bytes = b"", env: Env | None = None) -> str:
         """What git wrote, as one stripped line of text."""
         return os.fsdecode(self.run(*args, stdin=stdin, env=env)).strip()
 
@@ -194,7 +162,7 @@ class Git:
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
             given.write(stdin)
             given.seek(0)
-            process = self._start(args, stdin=given, stdout=subprocess.PIPE, stderr=errors, buffer=CHUNK)
+            process = self._start(args, given, errors)
             assert process.stdout
             with _ended(process), _deadline(process, timeout_s) as passed:
                 try:
@@ -207,48 +175,36 @@ class Git:
 
     def pipe(self, args: tuple[str, ...], stdin: bytes, into: Git, then: tuple[str, ...]) -> bytes:
         """Run `args` here and feed what it writes to `then` there; gives back what `then` wrote."""
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
-            given.write(stdin)
-            given.seek(0)
-            first = self._start(args, stdin=given, stdout=subprocess.PIPE, stderr=errors)
-            with _ended(first), _deadline(first, LONG_S):
-                assert first.stdout
-                last = into.attempt(*then, stdin=first.stdout, timeout_s=LONG_S)
-                first.stdout.close()
-                code = first.wait(QUICK_S)
-            said = _whole(errors)
-            if code and code != -signal.SIGPIPE and b"Broken pipe" not in said:
-                raise Done(args, code, b"", said).fault()
-            if last.code:
-                raise last.fault()
-            return last.out
+        last = Done(then, -1, b"", b"")
+        try:
+            with self.stream(*args, stdin=stdin) as out:
+                last = into.attempt(*then, stdin=out, timeout_s=LONG_S)
+        except GitFault as fault:
+            # Where `then` gave up first, it knows why. Where `args` failed, `then` failed for want of its output.
+            if not last.code or not ("Broken pipe" in fault.why or fault.why == f"exit code {-signal.SIGPIPE}"):
+                raise
+        if last.code:
+            raise last.fault()
+        return last.out
 
     def _start(
-        self,
-        args: tuple[str, ...],
-        *,
-        stdin: int | IO[bytes],
-        stdout: int,
-        stderr: int | IO[bytes],
-        buffer: int = -1,
-        env: Mapping[str, str] | None = None,
+        self, args: tuple[str, ...], stdin: int | IO[bytes], stderr: int | IO[bytes], *, env: Env | None = None
     ) -> subprocess.Popen[bytes]:
-        flags = [part for flag in (*_FLAGS, *(_NETWORK if self._network else ())) for part in ("-c", flag)]
+        settings = _FLAGS + _NETWORK if self._network else _FLAGS
+        flags = [part for setting in settings.split() for part in ("-c", setting)]
         if self.git_dir is None:
             flags += ["-c", "safe.directory=*"]
         try:
             return subprocess.Popen(
                 ["git", *flags, *args],
                 stdin=stdin,
-                stdout=stdout,
+                stdout=subprocess.PIPE,
                 stderr=stderr,
-                bufsize=buffer,
+                bufsize=CHUNK,
                 cwd=self._cwd,
                 env={**self._environment(), **(env or {})},
                 start_new_session=True,  # no terminal to prompt on, and one group to end
-                user=self.user.uid if self.user else None,
-                group=self.user.gid if self.user else None,
-                extra_groups=self.user.groups if self.user else None,
+                **(self.user.process if self.user else {}),
             )
         except FileNotFoundError as error:
             if error.filename == "git":
@@ -258,11 +214,15 @@ class Git:
             raise GitFault(f"cannot run git in {self._cwd}", why=str(error.strerror)) from error
 
     def _environment(self) -> dict[str, str]:
-        env = {"PATH": os.environ.get("PATH", os.defpath), **_ALWAYS, **self._places}
+        env = {"PATH": os.environ.get("PATH", os.defpath), **_variables(_ALWAYS), **self._places}
         if self._network:
             own = {name: value for name, value in os.environ.items() if _USERS_OWN.fullmatch(name)}
             return {**own, **env, "GIT_ALLOW_PROTOCOL": "http:https:ssh:git"}
-        return {**env, **_CLOSED}
+        return {**env, **_variables(_CLOSED)}
+
+
+def _variables(text: str) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in text.split())
 
 
 def blobs(git: Git, ids: list[str]) -> Iterator[Iterator[bytes]]:
@@ -299,6 +259,11 @@ def _whole(file: IO[bytes]) -> bytes:
     return file.read()
 
 
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def _ended(process: subprocess.Popen[bytes]) -> Generator[None]:
     """However the block ends, the process and its children have ended too."""
@@ -306,8 +271,7 @@ def _ended(process: subprocess.Popen[bytes]) -> Generator[None]:
         yield
     finally:
         if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream:
                 with contextlib.suppress(OSError):
@@ -323,8 +287,7 @@ def _deadline(process: subprocess.Popen[bytes], timeout_s: float) -> Generator[t
     def stop() -> None:
         if process.poll() is None:
             passed.set()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
 
     timer = threading.Timer(timeout_s, stop)
     timer.daemon = True

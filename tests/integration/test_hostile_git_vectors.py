@@ -216,10 +216,9 @@ def _use(tmp_path, source, tree):
     """All the harness does with a source and a work tree."""
     ours = HarnessRepository.open(tmp_path / "ours.git")
     base = ours.fetch(str(source), "main")
-    ours.behind(str(source), "main")
     seen = ours.capture(base, tree, keep_as="refs/harness/work/i/1", message="m")
     ours.diff(base, seen.commit)
-    ours.patch(base, seen.commit)
+    ours.diff(base, seen.commit, "--binary")
     ours.read(seen.commit, "f.x", 100)
     out = tmp_path / f"out-{source.name}-{tree.name}"
     ours.materialise(seen.commit, out, uid=os.getuid(), gid=os.getgid())

@@ -113,7 +113,7 @@ def test_the_patch_applies_on_a_clean_base(capture, ours, base, tree, tmp_path):
     (tree / "tool.sh").chmod(0o755)
     seen = capture()
     ours.materialise(base, tmp_path / "clean", uid=os.getuid(), gid=os.getgid())
-    git(tmp_path / "clean", "apply", "--index", "-", stdin=ours.patch(base, seen.commit))
+    git(tmp_path / "clean", "apply", "--index", "-", stdin=ours.diff(base, seen.commit, "--binary"))
     assert snapshot(tmp_path / "clean") == snapshot(tree)
     assert git(tmp_path / "clean", "write-tree") == seen.tree
 
@@ -394,7 +394,7 @@ def test_any_tree_comes_back_as_it_was(tmp_path_factory, old, new):
         assert not commits[-1].refusals
     ours.materialise(commits[0].commit, top / "back", uid=os.getuid(), gid=os.getgid())
     assert snapshot(top / "back") == snapshot(top / "old")
-    patch = ours.patch(commits[0].commit, commits[1].commit)
+    patch = ours.diff(commits[0].commit, commits[1].commit, "--binary")
     if patch:
         git(top / "back", "apply", "--index", "-", stdin=patch)
     assert git(top / "back", "write-tree") == commits[1].tree

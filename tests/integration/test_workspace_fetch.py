@@ -150,16 +150,6 @@ def test_a_partial_clone_says_what_it_needs(ours, source, tmp_path):
         ours.fetch(str(tmp_path / "partial"), "main")
 
 
-def test_a_branch_behind_its_upstream_is_told(ours, source, tmp_path):
-    git(tmp_path, "clone", "-q", str(source), "clone")
-    assert ours.behind(str(tmp_path / "clone"), "main") is None
-    make(source, {"b": b"1"})
-    make(source, {"b": b"2"})
-    git(tmp_path / "clone", "fetch", "-q")
-    assert ours.behind(str(tmp_path / "clone"), "main") == ("origin/main", 2)
-    assert ours.behind(str(source), "main") is None
-
-
 def test_submodules_are_left_empty_and_reported(ours, source, tmp_path):
     make(tmp_path / "lib", {"l": b"1"})
     git(source, "submodule", "--quiet", "add", str(tmp_path / "lib"), "vendor/lib")

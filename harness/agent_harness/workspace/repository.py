@@ -14,35 +14,19 @@ from pathlib import Path
 from agent_harness.errors import GitFault, UsageError
 from agent_harness.git import LONG_S, Git
 from agent_harness.types import Candidate, Change
+from agent_harness.workspace import checkout
+from agent_harness.workspace import source as sources
 from agent_harness.workspace.capture import as_candidate, capture_tree, changes, listing
-from agent_harness.workspace.checkout import (
-    ATTRIBUTES,
-    Checkout,
-    Place,
-    Templates,
-    file_time,
-    index_file,
-    write_git,
-    write_tree,
-)
+from agent_harness.workspace.checkout import ATTRIBUTES, Checkout, Place
 from agent_harness.workspace.entries import FILE, PROGRAM, Entry, shown, unsafe
 from agent_harness.workspace.scan import CaptureLimits
-from agent_harness.workspace.source import (
-    Source,
-    choose,
-    locate,
-    no_commits,
-    remote_fault,
-    remote_refs,
-    resolve,
-    shallow_ends,
-    unknown,
-)
+from agent_harness.workspace.source import Source, locate, shallow_ends
 from agent_harness.workspace.spares import Spares
 
 _BASES = "refs/harness/base"
 _HAVES = 50
 _LIMITS = CaptureLimits()
+_INIT = "init --quiet --bare --template= --object-format=sha1 --initial-branch=none"
 _LOCK_TRIES = 200
 _SCRATCH = "harness-capture-"
 _STALE_S = 86_400
@@ -63,9 +47,7 @@ class HarnessRepository:
         path.chmod(0o700)
         repository = cls(path)
         if not (path / "HEAD").exists():
-            repository.git.run(
-                "init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=none"
-            )
+            repository.git.run(*_INIT.split())
         (path / "info").mkdir(exist_ok=True)
         attributes = path / "info" / "attributes"
         if not attributes.exists() or attributes.read_text() != ATTRIBUTES:
@@ -87,7 +69,7 @@ class HarnessRepository:
         place = locate(source)
         if place.url:
             return self._fetch_url(place, ref)
-        commit = resolve(place, ref)
+        commit = sources.resolve(place, ref)
         if self.kept(f"{_BASES}/{commit}") is None:
             self._bring(place, commit)
             self.keep(f"{_BASES}/{commit}", commit)
@@ -106,18 +88,6 @@ class HarnessRepository:
         commit = self.commit_tree(tree, base, "")  # no message: a story is told by --claims
         self.keep(f"{_BASES}/{commit}", commit)
         return commit
-
-    def behind(self, source: str, ref: str) -> tuple[str, int] | None:
-        """The upstream that a branch of a local source follows and by how many commits it is behind what was last
-        fetched of it; None where it follows none or is up to date."""
-        place = locate(source)
-        if place.url:
-            return None
-        names = place.git.attempt("for-each-ref", "--format=%(upstream)", f"refs/heads/{ref}")
-        upstream = names.out.decode("utf-8", "replace").strip()
-        counted = place.git.attempt("rev-list", "--count", f"refs/heads/{ref}..{upstream}", "--") if upstream else names
-        missing = int(counted.out or 0) if upstream and not counted.code else 0
-        return (upstream.removeprefix("refs/remotes/"), missing) if missing else None
 
     def _bring(self, source: Source, commit: str) -> None:
         git = source.git
@@ -147,13 +117,13 @@ class HarnessRepository:
 
     def _fetch_url(self, source: Source, ref: str) -> str:
         net = Git(self.path, network=True)
-        refs = remote_refs(net, source)
-        name = choose(refs, ref)
+        refs = sources.remote_refs(net, source)
+        name = sources.choose(refs, ref)
         if not refs:
-            raise no_commits(source)
+            raise sources.no_commits(source)
         if name is None:
             names = (n.split("/", 2)[2] for n in refs if n.startswith(("refs/heads/", "refs/tags/")) and "^" not in n)
-            raise unknown(source, ref, names)
+            raise sources.unknown(source, ref, names)
         told = refs.get(f"{name}^{{}}") or refs.get(name, name)
         if self.kept(f"{_BASES}/{told}") is not None:
             return told
@@ -161,7 +131,7 @@ class HarnessRepository:
         flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--update-shallow")
         done = net.attempt("fetch", *flags, "--", source.url, f"+{name}:{incoming}", timeout_s=LONG_S)
         if done.code:
-            raise remote_fault(f"cannot fetch {ref} from {source.shown}", done)
+            raise sources.remote_fault(f"cannot fetch {ref} from {source.shown}", done)
         try:
             peeled = self.git.attempt("rev-parse", "--verify", "--quiet", f"{incoming}^{{commit}}")
             if peeled.code:
@@ -204,13 +174,13 @@ class HarnessRepository:
 
     def _lay(self, commit: str, place: Place, with_git: bool = True) -> Checkout:
         entries = listing(self.git, commit)
-        made, seen = write_tree(self.git, entries, place, file_time(self._committed(commit)))
+        made, seen = checkout.write_tree(self.git, entries, place, checkout.file_time(self._committed(commit)))
         if with_git:
             ends = shallow_ends(self.git)
             if ends:
                 ends &= set(self.git.run("rev-list", commit).decode("ascii").split())
-            with Templates(self.git, self.path / "harness-packs").pack(commit) as pack:
-                write_git(place, pack, commit, index_file(entries, seen), ends)
+            with checkout.Templates(self.git, self.path / "harness-packs").pack(commit) as pack:
+                checkout.write_git(place, pack, commit, checkout.index_file(entries, seen), ends)
         return made
 
     def capture(
@@ -272,27 +242,13 @@ class HarnessRepository:
         """What differs between two commits or trees, by path."""
         return changes(self.git, listing(self.git, old), listing(self.git, new))
 
-    def diff(self, old: str, new: str) -> bytes:
-        """The difference as text for a reader; binary files are named only, a rename is a deletion and an addition."""
-        return self._diff("--patch", old, new)
-
-    def patch(self, old: str, new: str) -> bytes:
-        """The whole difference, binary files too, as `git apply` takes it."""
-        return self._diff("--binary", old, new)
-
-    def _diff(self, kind: str, old: str, new: str) -> bytes:
-        flags = (
-            "-r",
-            "--full-index",
-            "--no-renames",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "--src-prefix=a/",
-        )
+    def diff(self, old: str, new: str, kind: str = "--patch") -> bytes:
+        """The difference as text for a reader; binary files are named only, a rename is a deletion and an addition.
+        As `--binary` it is the whole difference, as `git apply` takes it."""
+        flags = "-r --full-index --no-renames --no-ext-diff --no-textconv --no-color --src-prefix=a/ --dst-prefix=b/"
         # Submodule pointers are part of a tree and must show, whatever `diff.ignoreSubmodules` says.
-        more = ("--dst-prefix=b/", "--ignore-submodules=none", "--submodule=short", "--end-of-options")
-        return self.git.run("diff-tree", kind, *flags, *more, old, new)
+        more = ("--ignore-submodules=none", "--submodule=short", "--end-of-options")
+        return self.git.run("diff-tree", kind, *flags.split(), *more, old, new)
 
     def tree_of(self, commit: str) -> str:
         """The tree of a commit."""
