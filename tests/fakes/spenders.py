@@ -27,7 +27,7 @@ from agent_harness.types import Limits, Mode, Role, Spend
 WIDE = 1 << 53
 ITEMS = 20
 WORST = 20_000_000
-NANO_PER_RUN = 9_000_017
+NANO_PER_RUN = 8_000_017
 """The project's ceiling for each run: less than they would use, so that it is reached."""
 
 JOURNAL = (
@@ -50,7 +50,7 @@ def settings(runs: int) -> BudgetSettings:
 
 def item_limits(runs: int, item: int) -> Limits:
     """An item's: the first ones reach them before the project does."""
-    return Limits(WIDE, WIDE, runs * NANO_PER_RUN * (60 + 100 * item // ITEMS) // (ITEMS * 100) + 13, 10**6)
+    return Limits(WIDE, WIDE, runs * NANO_PER_RUN * (70 + 100 * item // ITEMS) // (ITEMS * 100) + 13, 10**6)
 
 
 @dataclass
