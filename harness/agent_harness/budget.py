@@ -30,7 +30,7 @@ class Budget:
     """One scope's ceilings, inside those of `above`. Safe for threads."""
 
     def __init__(self, clock: Clock, scope: str, limits: Limits, above: _Above | None = None) -> None:
-        check_limits(scope, limits)
+        _check(scope, limits)
         self.scope, self.limits = scope, limits
         self._clock, self._above = clock, above
         self._lock, self._tickets = threading.Lock(), itertools.count(1)
@@ -104,7 +104,7 @@ def refuse_beyond(
     raise LimitReached(reached, scope, what, next=next or f"raise the {reached} limit of {scope}, or split the work")
 
 
-def check_limits(scope: str, limits: Limits) -> None:
+def _check(scope: str, limits: Limits) -> None:
     """Raise ConfigError for a ceiling that is none."""
     for name in ("steps", "tokens", "nanousd", "seconds"):
         value = getattr(limits, name)

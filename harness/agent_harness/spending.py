@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, or_, select
 
-from agent_harness.budget import Budget, check_limits, fits, refuse_beyond
+from agent_harness.budget import Budget, fits, refuse_beyond
 from agent_harness.config import BudgetSettings
 from agent_harness.errors import LimitReached
 from agent_harness.ports import Clock
@@ -52,7 +52,6 @@ class Spending:
         self._per = settings.per
         self._scope = "the project" + ("" if settings.per == "ever" else f"'s {settings.per}")
         self._runs: dict[str, Budget] = {}
-        check_limits(self._scope, self.limits)
 
     def budget(self, run: str, item: str, limits: Limits, role: Role) -> Budget:
         """A role run's budget, inside its item's, inside the project's. An item's steps, tokens and dollars are those

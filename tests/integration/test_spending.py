@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from agent_harness.config import BudgetSettings
-from agent_harness.errors import ConfigError, Exit, LimitReached
+from agent_harness.errors import Exit, LimitReached
 from agent_harness.spending import DAY_MS, SOON_MS, Spending
 from agent_harness.store import Store
 from agent_harness.types import NANO, Limits, Settlement, Spend
@@ -220,13 +220,6 @@ def test_a_review_without_an_item_counts_for_the_project(desk):
     run.reserve(Spend(1, 1, 1))
     with pytest.raises(LimitReached, match="the project"):
         budget(spending(desk, steps=1), "r2", "").reserve(Spend(1, 1, 1))
-
-
-def test_a_ceiling_that_is_none_is_refused(desk):
-    with pytest.raises(ConfigError, match="more than 0"):
-        Spending(
-            desk.store, desk.clock, BudgetSettings.model_construct(per="day", steps=1, tokens=1, usd=1, seconds=0.0)
-        )
 
 
 class Watched(Store):

@@ -66,6 +66,5 @@ def check_cycles(needs: Mapping[str, Sequence[str]]) -> None:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         path = " -> ".join(reversed(error.args[1]))
-        raise UsageError(
-            f"items would wait for each other: {path}", next="leave one of these dependencies out"
-        ) from None
+        what = f"items would wait for each other: {path}"
+        raise UsageError(what, next="leave one of these dependencies out") from None

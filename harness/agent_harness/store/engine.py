@@ -135,9 +135,8 @@ class Store:
                 migrate.lay_out(tx, history)
                 return
         if pending and not upgrade:
-            raise StoreFault(
-                f"{self._where} has an older schema", next="end all workers, then open it once with `upgrade=True`"
-            )
+            how = "end all workers, then open it once with `upgrade=True`"
+            raise StoreFault(f"{self._where} has an older schema", next=how)
         if pending:
             self._upgrade(history)
 

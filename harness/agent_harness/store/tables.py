@@ -173,11 +173,8 @@ VERSION = Table(
 def append_only(table: str) -> dict[str, list[str]]:
     """The statements, by dialect, with which the database itself refuses to change or remove a table's rows."""
     name = f"{table}_append_only"
-    sqlite = [
-        f"CREATE TRIGGER {name}_{verb} BEFORE {verb.upper()} ON {table} "
-        f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
-        for verb in ("update", "delete")
-    ]
+    aborts = f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
+    sqlite = [f"CREATE TRIGGER {name}_{verb} BEFORE {verb} ON {table} {aborts}" for verb in ("update", "delete")]
     raises = f"BEGIN RAISE EXCEPTION '{table} is append-only'; END"
     postgresql = [
         f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ {raises} $$",
@@ -189,5 +186,5 @@ def append_only(table: str) -> dict[str, list[str]]:
 for _table in (EVENT, BLOB):
     for _dialect, _statements in append_only(_table.name).items():
         for _statement in _statements:
-            _ddl = DDL(_statement)  # type: ignore[no-untyped-call]
-            event.listen(_table, "after_create", _ddl.execute_if(dialect=_dialect))
+            _ddl = DDL(_statement).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]
+            event.listen(_table, "after_create", _ddl)

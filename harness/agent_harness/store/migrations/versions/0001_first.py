@@ -14,11 +14,6 @@ _READY = sa.text("state = 'ready'")
 
 
 def upgrade() -> None:
-    _queue()
-    _audit()
-
-
-def _queue() -> None:
     op.create_table(
         "item",
         *texts("id"),
@@ -59,9 +54,6 @@ def _queue() -> None:
         sa.PrimaryKeyConstraint("item", "generation", name="pk_attempt"),
         sa.ForeignKeyConstraint(["item"], ["item.id"], name="fk_attempt_item_item"),
     )
-
-
-def _audit() -> None:
     op.create_table(
         "event",
         sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=False, nullable=False),
