@@ -10,7 +10,7 @@ from agent_harness import __version__
 from agent_harness.audit import AuditLog
 from agent_harness.config import Config
 from agent_harness.gates.checks import ChecksGate
-from agent_harness.gates.review import ReviewGate, ReviewSurface, Terms
+from agent_harness.gates.review import PLAIN, ReviewGate, ReviewSurface, Terms
 from agent_harness.guard import Guard, Policy
 from agent_harness.models.pricing import PriceTable
 from agent_harness.models.routes import Route, history_chars
@@ -90,11 +90,9 @@ class Parts:
         stop: threading.Event,
         checks: ChecksGate | None,
         *,
-        claims: str = "",
-        target: str = "",
-        fresh: bool = False,
+        terms: Terms = PLAIN,
     ) -> ReviewGate:
-        """The review gate of a run. `claims` is what the change says of itself, `target` what rounds are rounds of."""
+        """The review gate of a run."""
         repository, role = self.repository, self.role("reviewer")
 
         def wordless(candidate: Candidate) -> Candidate:
@@ -115,7 +113,7 @@ class Parts:
         return ReviewGate(
             surface,
             role,
-            terms=Terms(work.run, claims, target, fresh=fresh or self.mode != "live", inputs=inputs),
+            replace(terms, run=work.run, inputs=inputs, fresh=terms.fresh or self.mode != "live"),
             verdicts=self.verdicts,
             recorder=recorder,
             clock=self.clock,

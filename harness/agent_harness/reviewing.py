@@ -9,6 +9,7 @@ from dataclasses import replace
 from agent_harness import __version__
 from agent_harness.errors import Exit
 from agent_harness.gates import Case, judge_all
+from agent_harness.gates.review import Terms
 from agent_harness.parts import Parts, Work
 from agent_harness.receipt import build
 from agent_harness.types import Candidate, Item, ItemState, ReviewReport, canonical
@@ -44,7 +45,8 @@ def review(
     stage = parts.stage(work, recorder, stop)
     try:
         stage.prepare(base)
-        gate = parts.reviewer(work, stage, recorder, stop, None, claims=story, target=target, fresh=fresh)
+        terms = Terms(claims=story, target=target, fresh=fresh)
+        gate = parts.reviewer(work, stage, recorder, stop, None, terms=terms)
         (result,) = judge_all([gate], Case(NO_ITEM, base, candidate), recorder, parts.clock)
     finally:
         stage.close()

@@ -131,7 +131,7 @@ class Kit:
         gate = ReviewGate(
             surface,
             ROLE,
-            terms=Terms("run", **terms),
+            terms=Terms(run="run", **terms),
             verdicts=self.verdicts,
             recorder=self.recorder,
             clock=self.clock,
@@ -288,7 +288,10 @@ def test_a_proven_finding_stands_as_long_as_its_reproducer_fails():
     kit = Kit(said("fail", finding(reproducer="t")), said("pass"), exits={"reproduce-head": 1, "reproduce-base": 0})
     kit.judge(target="main")
     kit.head, kit.parents, kit.changed_since = "h2", {"h2": {"h1"}}, b""
-    kit.exits["reproduce-head"] = 0
+    kit.answers.insert(0, said("pass"))
+    kit.exits["reproduce-head"] = SandboxLost("gone")
+    assert kit.judge(target="main", fresh=True).verdict == "fail"  # it was not seen to pass
+    kit.head, kit.parents, kit.exits["reproduce-head"] = "h3", {"h3": {"h2", "h1"}}, 0
     assert kit.judge(target="main", fresh=True).verdict == "pass"
 
 

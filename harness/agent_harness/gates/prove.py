@@ -14,6 +14,7 @@ from agent_harness.types.kinds import Kind
 MOST = 5
 """Reproducers that are run for one review."""
 LONGEST_S = 120.0
+MENDED = "its reproducer passes on head, too"
 _NOT_RUN = frozenset({126, 127})
 """Exit codes that say that a program is missing, and nothing about the change."""
 
@@ -37,7 +38,7 @@ class Prover:
         try:
             on_head = self._run(script, head, "reproduce-head")
             if on_head.ok:
-                return "its reproducer passes on head, too"
+                return MENDED
             if (why := _unusable(on_head)) or (on_base := self._run(script, base, "reproduce-base")).ok:
                 return f"its reproducer {why} on head" if why else ""
             return f"its reproducer {_unusable(on_base) or f'fails (exit code {on_base.exit_code})'} on base, too"

@@ -21,25 +21,11 @@ from agent_harness.gates import Case
 from agent_harness.gates.checks import CheckReport, OpenTree
 from agent_harness.gates.dispositions import OUTSIDE, WAIVERS, Round, fingerprint, settle, waivers
 from agent_harness.gates.hunks import Hunk, choose, manifest, parse, told
-from agent_harness.gates.prove import Prover
+from agent_harness.gates.prove import MENDED, Prover
 from agent_harness.ports import Clock, Environment, Recorder, Sandbox, Task
-from agent_harness.types import (
-    JSON,
-    Candidate,
-    Ended,
-    GateOutcome,
-    GateResult,
-    Proof,
-    ReviewClaim,
-    ReviewFinding,
-    ReviewReport,
-    Role,
-    RoleResult,
-    Support,
-    canonical,
-    digest,
-)
+from agent_harness.types import JSON, Candidate, Ended, GateOutcome, GateResult, Role, RoleResult, canonical, digest
 from agent_harness.types.kinds import Kind
+from agent_harness.types.verdict import Proof, ReviewClaim, ReviewFinding, ReviewReport, Support
 
 DIFF_SHOWN = 48 << 10
 """Characters of a diff put into the prompt; what is past that the reviewer is told of, and has to read."""
@@ -67,11 +53,14 @@ class Terms:
     """What a review is asked under. `claims` is what the change says of itself beside its item, `target` what it is
     made to; `inputs` is all else that a verdict depends on. `fresh` asks anew, whatever is remembered."""
 
-    run: str
+    run: str = ""
     claims: str = ""
     target: str = ""
     fresh: bool = False
     inputs: JSON = field(default_factory=dict)
+
+
+PLAIN = Terms()
 
 
 class Memory(Protocol):
@@ -87,56 +76,46 @@ class Memory(Protocol):
         """Those of a target, newest first."""
 
 
+@dataclass(slots=True)
 class ReviewGate:
     """Asks the reviewer. `report` holds what was found after judging."""
 
-    name = "review"
-
-    def __init__(
-        self,
-        surface: ReviewSurface,
-        role: Role,
-        *,
-        terms: Terms,
-        verdicts: Memory,
-        recorder: Recorder,
-        clock: Clock,
-        redact: Callable[[str], str],
-        reports: Callable[[], Sequence[CheckReport]],
-    ) -> None:
-        self._surface, self._role, self._terms, self._verdicts = surface, role, terms, verdicts
-        self._recorder, self._clock, self._redact, self._reports = recorder, clock, redact, reports
-        self.report: ReviewReport | None = None
+    surface: ReviewSurface
+    role: Role
+    terms: Terms
+    verdicts: Memory
+    recorder: Recorder
+    clock: Clock
+    redact: Callable[[str], str]
+    reports: Callable[[], Sequence[CheckReport]]
+    report: ReviewReport | None = None
+    name: str = "review"
 
     def judge(self, case: Case) -> GateResult:
         """The verdict as a gate result, or ERROR with the reason why there is none."""
-        waived = waivers(self._surface.read(case.base, WAIVERS), self._clock.now_ms())
-        hunks = parse(self._surface.diff(case.base, case.candidate.commit))
+        waived = waivers(self.surface.read(case.base, WAIVERS), self.clock.now_ms())
+        hunks = parse(self.surface.diff(case.base, case.candidate.commit))
         task = self._task(case, hunks)
         key = self._key(case, task)
-        stored = None if self._terms.fresh else self._verdicts.recall(key)
-        if stored is not None:
-            raw = replace(ReviewReport.from_json(stored), run=self._terms.run, remembered=True)
-        else:
-            raw = self._ask(case, hunks, task)
+        stored = None if self.terms.fresh else self.verdicts.recall(key)
+        raw = ReviewReport.from_json(stored) if stored else self._ask(case, hunks, task)
+        raw = replace(raw, run=self.terms.run, remembered=stored is not None)
         report = raw if raw.verdict == "inconclusive" else settle(raw, waived)
         if report.verdict != "inconclusive" and not report.remembered:
-            self._verdicts.remember(key, self._terms.target, self._clock.now_ms(), raw.as_json())
+            self.verdicts.remember(key, self.terms.target, self.clock.now_ms(), raw.as_json())
         self.report = report
-        self._recorder.event(Kind.REVIEW_JUDGED, _counted(raw, report))
+        self.recorder.event(Kind.REVIEW_JUDGED, _counted(raw, report))
         return _result(report)
 
     def _task(self, case: Case, hunks: Sequence[Hunk]) -> Task:
         chosen, story = choose(hunks, DIFF_SHOWN), self._story(case)
-        shown = self._redact("".join(told(hunks, chosen)))
-        note = (
-            "The whole diff:" if len(chosen) == len(hunks) else f"{len(chosen)} of {len(hunks)} hunks; read the others:"
-        )
+        shown = self.redact("".join(told(hunks, chosen)))
+        few = f"{len(chosen)} of {len(hunks)} hunks; read the others:"
         variables = {
             "diff": _fenced("diff", shown),
-            "diff_note": note,
-            "changed": self._redact(manifest(hunks, case.candidate.changes, chosen)),
-            "checks": "\n".join(_told(report) for report in self._reports()) or "none were run",
+            "diff_note": "The whole diff:" if len(chosen) == len(hunks) else few,
+            "changed": self.redact(manifest(hunks, case.candidate.changes, chosen)),
+            "checks": "\n".join(_told(report) for report in self.reports()) or "none were run",
             "story": _fenced("story", story) if story else "",
         }
         facts = {
@@ -149,33 +128,24 @@ class ReviewGate:
         return Task(variables, facts)
 
     def _story(self, case: Case) -> str:
-        parts = [case.item.title, case.item.brief, self._terms.claims]
-        return self._redact("\n\n".join(part.strip() for part in parts if part.strip()))
+        parts = [case.item.title, case.item.brief, self.terms.claims]
+        return self.redact("\n\n".join(part.strip() for part in parts if part.strip()))
 
     def _read(self, tree: str, path: str) -> bytes | None:
         """A file as the model sees it: a key in it is no text that could be quoted."""
-        data = self._surface.read(tree, path)
-        return (
-            None
-            if data is None
-            else self._redact(data.decode("utf-8", "surrogateescape")).encode(errors="surrogateescape")
-        )
+        data = self.surface.read(tree, path)
+        text = None if data is None else self.redact(data.decode("utf-8", "surrogateescape"))
+        return None if text is None else text.encode("utf-8", "surrogateescape")
 
     def _key(self, case: Case, task: Task) -> str:
-        role = self._role
-        asked = {
-            "prompts": dict(role.prompt_digests),
-            "tools": role.tools,
-            "schema": role.schema,
-            "task": task.variables,
-        }
-        return digest(canonical({"base": case.base, "tree": case.candidate.tree, **self._terms.inputs, **asked}))
+        asked = {"prompts": dict(self.role.prompt_digests), "tools": self.role.tools, "task": task.variables}
+        return digest(canonical({"base": case.base, "tree": case.candidate.tree, **self.terms.inputs, **asked}))
 
     def _ask(self, case: Case, hunks: Sequence[Hunk], task: Task) -> ReviewReport:
         """What the reviewer found, its own word as the verdict; inconclusive where it gave none."""
-        with self._surface.open(self._surface.wordless(case.candidate)) as (sandbox, unchanged):
-            environment = self._surface.environment(sandbox)
-            result = self._surface.ask(task, environment)
+        with self.surface.open(self.surface.wordless(case.candidate)) as (sandbox, unchanged):
+            environment = self.surface.environment(sandbox)
+            result = self.surface.ask(task, environment)
             intact = unchanged()
         empty = self._empty(case, len(hunks))
         if not intact:
@@ -183,7 +153,7 @@ class ReviewGate:
         if result.ended is not Ended.SUBMITTED or result.submission is None:
             return replace(empty, **_no_verdict(result))
         said, earlier = result.submission, self._earlier(case)
-        prover = Prover(self._surface.checkout, self._recorder, environment.screen)
+        prover = Prover(self.surface.checkout, self.recorder, environment.screen)
         findings = [self._finding(one, case, prover) for one in said["findings"]]
         if earlier:
             placed = [earlier.place(one) for one in findings]
@@ -204,7 +174,7 @@ class ReviewGate:
     def _empty(self, case: Case, hunks: int) -> ReviewReport:
         commit = case.candidate.commit
         code = int(Exit.INCONCLUSIVE)
-        return ReviewReport(self._terms.run, case.base, commit, "inconclusive", exit=code, reason="", hunks=hunks)
+        return ReviewReport(self.terms.run, case.base, commit, "inconclusive", exit=code, reason="", hunks=hunks)
 
     def _finding(self, one: JSON, case: Case, prover: Prover) -> ReviewFinding:
         tree = case.candidate.tree if one["side"] == "head" else case.base
@@ -232,14 +202,14 @@ class ReviewGate:
 
     def _earlier(self, case: Case) -> Round | None:
         """The newest judged head of the same work that this one goes on from."""
-        if not self._terms.target:
+        if not self.terms.target:
             return None
         head = case.candidate.commit
-        for stored in self._verdicts.earlier(self._terms.target):
+        for stored in self.verdicts.earlier(self.terms.target):
             before = ReviewReport.from_json(stored)
             try:
-                if before.head != head and self._surface.contains(head, before.head):
-                    return Round(before, parse(self._surface.diff(before.head, head)))
+                if before.head != head and self.surface.contains(head, before.head):
+                    return Round(before, parse(self.surface.diff(before.head, head)))
             except GitFault:
                 continue  # that head is not here any more
         return None
@@ -247,8 +217,8 @@ class ReviewGate:
     def _stands(self, one: ReviewFinding, case: Case, hunks: Sequence[Hunk], prover: Prover) -> bool:
         """Whether an earlier finding in an untouched file still holds: in the change, and as proven as it was."""
         inside = any(h.path == one.path and h.touches(one.side, one.line, one.end_line) for h in hunks)
-        again = one.proof is not Proof.PROVEN or not prover(one.reproducer, case.base, case.candidate.commit)
-        return inside and again
+        proven = inside and one.proof is Proof.PROVEN
+        return inside and not (proven and prover(one.reproducer, case.base, case.candidate.commit) == MENDED)
 
 
 def _fenced(name: str, text: str) -> str:
@@ -284,15 +254,15 @@ def _counted(raw: ReviewReport, report: ReviewReport) -> dict[str, Any]:
 def _result(report: ReviewReport) -> GateResult:
     evidence = {"verdict": report.verdict, "exit": report.exit, "report": report.as_json()}
     if report.verdict == "pass":
-        return GateResult(ReviewGate.name, GateOutcome.PASS, (), evidence)
+        return GateResult("review", GateOutcome.PASS, (), evidence)
     if report.verdict != "fail":
-        return GateResult(ReviewGate.name, GateOutcome.ERROR, (report.reason,), evidence)
+        return GateResult("review", GateOutcome.ERROR, (report.reason,), evidence)
     told = tuple(
         f"{one.severity} {one.path}:{one.line} {one.title} ({one.proof}): {one.body}"
         for one in sorted(report.findings, key=lambda one: not one.blocking)
         if not one.waiver
     )
-    return GateResult(ReviewGate.name, GateOutcome.FAIL, told, evidence)
+    return GateResult("review", GateOutcome.FAIL, told, evidence)
 
 
 def _told(report: CheckReport) -> str:
