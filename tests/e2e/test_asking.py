@@ -138,6 +138,22 @@ def test_a_lie_goes_back_and_the_truth_is_taken(line):
     assert "the id b-two is used 2 times" in err
 
 
+def test_a_survey_at_its_limit_is_no_plan(line):
+    code, out, err = line([*LOOK, plan()], "survey", "Do it", "--json", "--set", "limits.steps=2")
+    report = json.loads(out)["report"]
+    assert (code, report["outcome"], report["result"]) == (6, "incomplete", None), err
+    assert report["receipt"]["totals"]["steps"] == 2
+
+
+def test_a_recorded_survey_is_replayed(line, tmp_path):
+    record = str(tmp_path / "survey.jsonl")
+    first = json.loads(line([*LOOK, plan()], "survey", "Do it", "--json", "--record", record)[1])
+    code, out, err = line([], "survey", "Do it", "--json", "--replay", record)
+    again = json.loads(out)
+    assert code == 0 and again["plan"]["items"] == first["plan"]["items"], err
+    assert again["survey"]["receipt"]["mode"] == "replay"
+
+
 def test_the_path_of_a_cycle_is_named(line):
     cycle = plan(item("a-one", depends_on=["b-two"]), item("b-two", depends_on=["a-one"]))
     code, out, _ = line([*LOOK, cycle, cycle, cycle], "survey", "Do it")

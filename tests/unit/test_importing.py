@@ -107,8 +107,8 @@ def test_broken_json_is_said_to_be_broken():
 def test_issues_of_several_repositories_are_told_apart():
     other = issue(1, url="https://github.com/o/s/issues/1", body="depends on #2")
     source = parse(json.dumps([issue(1), other]))
-    new = new_items(source, "x", done=("o/s#1",), taken=())
-    assert [(one.id, one.key, one.done) for one in new] == [("issue-1", "o/r#1", False), (None, "o/s#1", True)]
+    new = new_items(source, "x", done=("o/r#1",), taken=())
+    assert [(one.id, one.key, one.done) for one in new] == [("issue-1", "o/r#1", True), (None, "o/s#1", False)]
     assert new[1].needs == ("o/s#2",)
     with pytest.raises(UsageError, match="or several"):
         new_items(source, "x", done=("1",), taken=())
