@@ -7,10 +7,12 @@ its prices and its talk on stdout are switched off; deadlines, retries and price
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from types import SimpleNamespace
@@ -173,6 +175,9 @@ def _litellm() -> Any:
     vendor: Any = litellm
     vendor.suppress_debug_info = True
     if vendor.client_session is None:
+        for name in ("LiteLLM", "openai", "httpx", "httpcore"):  # they print headers and bodies where told to
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        warnings.filterwarnings("ignore", message="Pydantic serializer")  # and this, parts of an answer
         vendor.sync_transport = transport()  # for its own clients, and below for those of the openai library
         vendor.client_session = httpx.Client(transport=vendor.sync_transport)
     return vendor

@@ -83,10 +83,10 @@ class ReplyReader:
         return []
 
     def _call(self, call: ToolCall) -> _Read:
-        arguments = self._redact(call.arguments)
-        value, problem = self._tools.parse(call.name, arguments)
-        name = _ODD.sub("_", call.name)[:64] or "unknown"
-        return _Read(ToolCall(self._unique(call.id), name, kept(arguments, value)), problem)
+        arguments, said = self._redact(call.arguments), self._redact(call.name)
+        value, problem = self._tools.parse(said, arguments)
+        name = _ODD.sub("_", said)[:64] or "unknown"
+        return _Read(ToolCall(self._unique(self._redact(call.id)), name, kept(arguments, value)), problem)
 
     def _blocks(self, content: str) -> list[_Read]:
         found = []

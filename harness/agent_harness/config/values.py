@@ -125,10 +125,11 @@ def variable(value: object) -> str:
 
 
 def web(value: object) -> str:
-    """An http or https URL."""
+    """An http or https URL, with no place in it where a key could be."""
     found = text(value)
-    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", found):
-        raise ValueError(f"must be an http or https URL, not {shown(USERINFO.sub('', found))}")
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", found):
+        seen = re.split("[?#]", USERINFO.sub("", found))[0]
+        raise ValueError(f"must be an http or https URL without user, query or fragment, not {shown(seen)}")
     return found.rstrip("/")
 
 
