@@ -49,6 +49,22 @@ def test_a_recorded_run_replays_without_provider_or_litellm(desk, tmp_path):
     assert same[0] == same[1]
 
 
+DEMO = """
+import sys
+from agent_harness.cli.main import guarded
+code = guarded(["demo", "--json"])
+print(code, "litellm" in sys.modules, "openai" in sys.modules, file=sys.stderr)
+"""
+
+
+def test_the_demonstration_takes_the_same_door(tmp_path):
+    """From the command line to the delivered branch, in a process that never imports the provider's library."""
+    words = [sys.executable, "-c", DEMO]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=240, cwd=tmp_path)
+    assert done.stderr.splitlines()[-1] == "0 False False"
+    assert json.loads(done.stdout)["runs"][0]["receipt"]["mode"] == "replay"
+
+
 def test_a_replay_asked_something_else_stops_and_says_where(tmp_path):
     folder = tmp_path / "bill"
     make_repository(folder)
