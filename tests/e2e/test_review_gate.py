@@ -286,9 +286,9 @@ def test_a_real_package_goes_from_diff_to_sarif(package, tmp_path, schema):
         out = ["--format", f"sarif={tmp_path / name}", "--set", f"state.dir={tmp_path / name}-state"]
         command = [PROGRAM, "review", "--base", "main", "--head", head, *out, *words]
         done = subprocess.run(command, cwd=case.path, env=env, capture_output=True, text=True, timeout=240)
+        print(done.stderr)
         told = json.loads((tmp_path / name).read_text())
         assert list(schema.iter_errors(told)) == [], done.stderr
-        print(done.stderr)
         return done.returncode, told["runs"][0]
 
     with OpenAIServer({"critic": script}) as server:

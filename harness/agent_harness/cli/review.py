@@ -107,8 +107,9 @@ def accounted(outs: Sequence[Out]) -> Iterator[None]:
     """Whatever ends a review before there is a report is written to the files as inconclusive, with the reason."""
     try:
         yield
-    except HarnessError as error:
-        lost = ReviewReport("", "", "", "inconclusive", signals.code() or int(error.exit), error.line)
+    except Exception as error:
+        known = error if isinstance(error, HarnessError) else HarnessError(f"a bug: {type(error).__name__}")
+        lost = ReviewReport("", "", "", "inconclusive", signals.code() or int(known.exit), known.line)
         publish(lost, [(name, path) for name, path in outs if path or name == "github"], str(here()))
         raise
 
