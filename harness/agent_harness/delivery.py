@@ -96,7 +96,7 @@ def _tip(repository: HarnessRepository, source: Source, branch: str) -> str | No
 def _moved(
     repository: HarnessRepository, source: Source, branch: str, there: str | None, expected: str | None
 ) -> DeliveryRefused:
-    what = f"branch {branch} of {source.shown} was not written"
+    what = _unwritten(source, branch)
     if there is None:
         return DeliveryRefused(what, why=f"it is gone; it was to be at {str(expected)[:12]}", next="run the item again")
     git = repository.git if source.url else source.git
@@ -105,9 +105,12 @@ def _moved(
     author = next((line.split(" ", 1)[1].rsplit(" <", 1)[0] for line in head.splitlines() if line[:7] == "author "), "")
     who = f"{there[:12]}" + (f" by {author}: {text.splitlines()[0] if text else ''}" if author else "")
     built = f"the delivery was built on {expected[:12]}" if expected else "the delivery expected no such branch"
-    return DeliveryRefused(
-        what, why=f"it is at {who}; {built}", next="look at that branch, then rename it or run again"
-    )
+    next_ = "look at that branch, then rename it or run again"
+    return DeliveryRefused(what, why=f"it is at {who}; {built}", next=next_)
+
+
+def _unwritten(source: Source, branch: str) -> str:
+    return f"branch {branch} of {source.shown} was not written"
 
 
 def _refuse_checked_out(source: Source, branch: str) -> None:
@@ -117,11 +120,8 @@ def _refuse_checked_out(source: Source, branch: str) -> None:
         if line.startswith("worktree "):
             at = line.removeprefix("worktree ")
         if line == wanted:
-            raise DeliveryRefused(
-                f"branch {branch} of {source.shown} was not written",
-                why=f"it is checked out in {at}",
-                next="switch that checkout to another branch",
-            )
+            why, next_ = f"it is checked out in {at}", "switch that checkout to another branch"
+            raise DeliveryRefused(_unwritten(source, branch), why=why, next=next_)
 
 
 # --- a repository of this machine -------------------------------------------------------------------------------
@@ -166,11 +166,8 @@ def _refuse_in_the_way(source: Source, branch: str) -> None:
     for name in names:
         if name in above or name.startswith(f"{ref}/"):
             other = name.removeprefix("refs/heads/")
-            raise DeliveryRefused(
-                f"branch {branch} of {source.shown} was not written",
-                why=f"git cannot have it beside the branch {other}",
-                next=f"rename the branch {other}",
-            )
+            why = f"git cannot have it beside the branch {other}"
+            raise DeliveryRefused(_unwritten(source, branch), why=why, next=f"rename the branch {other}")
 
 
 def _swap_error(
@@ -179,7 +176,7 @@ def _swap_error(
     if any(mark in done.err.decode("utf-8", "replace") for mark in _TAKEN):
         return _moved(repository, source, branch, _tip(repository, source, branch), old)
     fault = done.fault()
-    return GitFault(f"branch {branch} of {source.shown} was not written", why=fault.why, next=fault.next)
+    return GitFault(_unwritten(source, branch), why=fault.why, next=fault.next)
 
 
 # --- a URL ------------------------------------------------------------------------------------------------------
@@ -196,7 +193,7 @@ def _push(repository: HarnessRepository, source: Source, commit: str, branch: st
     rejected = next((line for line in said.splitlines() if line.startswith("!")), "")
     if "stale info" in rejected:
         raise _moved(repository, source, branch, _tip(repository, source, branch), old)
-    what = f"branch {branch} of {source.shown} was not written"
+    what = _unwritten(source, branch)
     if rejected:
         raise DeliveryRefused(what, why=masked(rejected.split("\t")[-1]), next="see what the other side allows")
     raise remote_fault(what, done)

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from agent_harness.errors import GitFault
 
@@ -72,11 +72,6 @@ class User:
 
     uid: int
     gid: int
-
-    @property
-    def process(self) -> dict[str, Any]:
-        """How to start a process as this user."""
-        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
 
     @property
     def groups(self) -> list[int]:
@@ -204,7 +199,9 @@ class Git:
                 cwd=self._cwd,
                 env={**self._environment(), **(env or {})},
                 start_new_session=True,  # no terminal to prompt on, and one group to end
-                **(self.user.process if self.user else {}),
+                user=self.user.uid if self.user else None,
+                group=self.user.gid if self.user else None,
+                extra_groups=self.user.groups if self.user else None,
             )
         except FileNotFoundError as error:
             if error.filename == "git":

@@ -26,6 +26,8 @@ WORKSPACE = "/workspace"
 BASE = "/base"
 WATCH_S = 0.2
 _SHOWN = 5
+_AS_SET = ("memory", "cpus", "pids", "tmp_size", "network", "allow", "runtime")
+"""What of a sandbox is as the configuration says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,18 +211,12 @@ class Stage:
             mounts=(*mounts, *shown, *caches(config.caches, self._shape.state, read_only=True)),
             labels=self._shape.labels,
             env={name: value for cache in config.caches for name, value in CACHES[cache].items()},
-            memory=config.memory,
-            cpus=config.cpus,
-            pids=config.pids,
-            tmp_size=config.tmp_size,
-            network=config.network,
-            allow=config.allow,
             denied=lambda one: self._denied(purpose, one),
             gpus=config.gpus or "",
             services=self._shape.services,
-            runtime=config.runtime,
             uid=uid,
             gid=gid,
+            **{name: getattr(config, name) for name in _AS_SET},
         )
 
     def _denied(self, purpose: str, refused: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ class GitHttp(ThreadingHTTPServer):
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def handle_error(self, *_: object) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """A client that hangs up is no news."""
 
     def stop(self) -> None:
@@ -44,9 +44,9 @@ class GitHttp(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: GitHttp
+    server: GitHttp  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
     def do_GET(self) -> None:

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 from unicodedata import normalize
 
 from agent_harness.errors import GitFault, UsageError
@@ -27,25 +27,19 @@ def listing(git: Git, treeish: str) -> dict[bytes, Entry]:
     return {entry.path: entry for entry in parse_listing(wrote)}
 
 
-class Captured(NamedTuple):
-    """The tree that a work tree holds, its entries, and the scan with refusals and ignored paths."""
-
-    tree: str
-    entries: dict[bytes, Entry]
-    scan: Scan
-
-
 def capture_tree(
     git_dir: Path,
-    base: tuple[str, Mapping[bytes, Entry]],
+    base: str,
     work_tree: Path,
     scratch: Path,
     *,
     ignore: Sequence[str],
     limits: CaptureLimits,
-) -> Captured:
-    """Write the tree that a work tree holds into the repository. `base` is a commit with its listing."""
-    commit, before = base
+    commit: Callable[[str], str],
+) -> Candidate:
+    """Write the tree that a work tree holds into the repository; `commit` makes the commit of it."""
+    git = Git(git_dir)
+    before = listing(git, base)
     try:
         top = os.open(work_tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -55,18 +49,21 @@ def capture_tree(
         with tempfile.TemporaryFile(dir=scratch) as stream:
             scan = Scan(before, rules.drop, _importer(stream), limits)
             scan.run(top)
-            _judge_links(Git(git_dir), before, scan)
+            _judge_links(git, before, scan)
             _judge_names(before, scan)
             if stream.tell():
                 stream.seek(0)
-                Git(git_dir).run("fast-import", "--quiet", stdin=stream, timeout_s=LONG_S)
+                git.run("fast-import", "--quiet", stdin=stream, timeout_s=LONG_S)
     finally:
         os.close(top)
-    tree = _write_tree(Git(git_dir, index=scratch / "index"), commit, before, scan.entries)
-    got = listing(Git(git_dir), tree)
-    if got != scan.entries:
+    tree = _write_tree(Git(git_dir, index=scratch / "index"), base, before, scan.entries)
+    if listing(git, tree) != scan.entries:
         raise GitFault("the captured tree is not what was read", why=f"git wrote another tree {tree[:12]}")
-    return Captured(tree, got, scan)
+    ignored = [shown(path) for path in sorted(scan.ignored)]
+    if len(ignored) > _SHOWN:
+        ignored[_SHOWN:] = [f"… and {len(ignored) - _SHOWN} more"]
+    refusals = tuple(sorted(scan.refusals, key=lambda refusal: refusal.path))
+    return Candidate(base, tree, commit(tree), changes(git, before, scan.entries), refusals, tuple(ignored))
 
 
 def changes(git: Git, old: Mapping[bytes, Entry], new: Mapping[bytes, Entry]) -> tuple[Change, ...]:
@@ -78,16 +75,6 @@ def changes(git: Git, old: Mapping[bytes, Entry], new: Mapping[bytes, Entry]) ->
         Change(path, _status(a, b), a.mode, b.mode, a.size, b.size, a.oid in binary or b.oid in binary)
         for path, (a, b) in zip(paths, pairs, strict=True)
     )
-
-
-def as_candidate(git: Git, base: str, commit: str, old: Mapping[bytes, Entry], captured: Captured) -> Candidate:
-    """The noun of a finished capture."""
-    scan = captured.scan
-    ignored = [shown(path) for path in sorted(scan.ignored)]
-    if len(ignored) > _SHOWN:
-        ignored[_SHOWN:] = [f"… and {len(ignored) - _SHOWN} more"]
-    refusals = tuple(sorted(scan.refusals, key=lambda refusal: refusal.path))
-    return Candidate(base, captured.tree, commit, changes(git, old, captured.entries), refusals, tuple(ignored))
 
 
 def _importer(stream: IO[bytes]) -> Callable[[bytes], None]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from agent_harness.errors import Cancelled, GitFault, UsageError
-from agent_harness.git import IDENTITY, LONG_S, Git, blobs
+from agent_harness.errors import Cancelled, UsageError
+from agent_harness.git import CHUNK, IDENTITY, LONG_S, Git, blobs
 from agent_harness.workspace.entries import GITLINK, LINK, PROGRAM, Entry, folders, shown, unsafe
 
 ATTRIBUTES = "* !filter !diff -text !eol !ident !working-tree-encoding !merge !export-ignore !export-subst\n"
@@ -30,18 +30,10 @@ ATTRIBUTES = "* !filter !diff -text !eol !ident !working-tree-encoding !merge !e
 _POINTER, _POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 _BRANCH = "main"
 _KEPT_TEMPLATES = 3
-_CONFIG = f"""[core]
-\trepositoryformatversion = 0
-\tfilemode = true
-\tbare = false
-\tautocrlf = false
-\ttrustctime = false
-[gc]
-\tauto = 0
-[user]
-\tname = {IDENTITY[0]}
-\temail = {IDENTITY[1]}
-"""
+_CONFIG = (
+    "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tautocrlf = false\n"
+    f"\ttrustctime = false\n[gc]\n\tauto = 0\n[user]\n\tname = {IDENTITY[0]}\n\temail = {IDENTITY[1]}\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +63,10 @@ class Place:
             raise UsageError(f"{self.dest} is not empty", next="give a new folder")
         self.own(self.dest)
 
-    def own(self, target: int | Path) -> None:
+    def own(self, target: Path) -> None:
         """Give a file, folder or link away."""
         if os.geteuid() == 0:
-            if isinstance(target, int):
-                os.fchown(target, self.uid, self.gid)
-            else:
-                os.lchown(target, self.uid, self.gid)
+            os.lchown(target, self.uid, self.gid)
 
     def path(self, inside: bytes) -> Path:
         """A path of the tree as a path of the machine."""
@@ -98,7 +87,6 @@ def write_tree(
     for folder in sorted({*folders(entries), *modules}):
         place.path(folder).mkdir(0o755)
         place.own(place.path(folder))
-    times = (at_s * 10**9, at_s * 10**9)
     # All folders are there and real before the first file, and links come last: nothing is written through a link.
     todo = sorted((e for e in entries.values() if e.mode != GITLINK), key=lambda e: e.mode == LINK)
     seen, pointers = {}, []
@@ -108,30 +96,22 @@ def write_tree(
         head = next(chunks, b"")
         if entry.size < _POINTER_BYTES and head.startswith(_POINTER):
             pointers.append(shown(entry.path))
-        write = _write_link if entry.mode == LINK else _write_file
-        seen[entry.path] = write(entry, chain((head,), chunks), place, times)
+        seen[entry.path] = _write(entry, chain((head,), chunks), place, at_s * 10**9)
     return Checkout(len(seen), tuple(map(shown, modules)), tuple(pointers)), seen
 
 
-def _write_file(entry: Entry, chunks: Iterable[bytes], place: Place, times: tuple[int, int]) -> os.stat_result:
-    mode = 0o755 if entry.mode == PROGRAM else 0o644
-    fd = os.open(place.path(entry.path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with os.fdopen(fd, "wb", buffering=0) as file:
-        for chunk in chunks:
-            rest = memoryview(chunk)
-            while rest:
-                rest = rest[file.write(rest) :]
-        place.own(fd)
-        os.fchmod(fd, mode)
-        os.utime(fd, ns=times)
-        return os.fstat(fd)
-
-
-def _write_link(entry: Entry, chunks: Iterable[bytes], place: Place, times: tuple[int, int]) -> os.stat_result:
+def _write(entry: Entry, chunks: Iterable[bytes], place: Place, at_ns: int) -> os.stat_result:
     path = place.path(entry.path)
-    path.symlink_to(os.fsdecode(b"".join(chunks)))
+    if entry.mode == LINK:
+        path.symlink_to(os.fsdecode(b"".join(chunks)))
+    else:
+        mode = 0o755 if entry.mode == PROGRAM else 0o644
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with os.fdopen(fd, "wb", buffering=CHUNK) as file:
+            file.writelines(chunks)
+            os.fchmod(fd, mode)
     place.own(path)
-    os.utime(path, ns=times, follow_symlinks=False)
+    os.utime(path, ns=(at_ns, at_ns), follow_symlinks=False)
     return path.lstat()
 
 
@@ -147,13 +127,9 @@ class Templates:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         made = self._folder / commit
         with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             if not made.exists():
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if not made.exists():
-                    self._make(commit, made)
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            if not made.exists():
-                raise GitFault(f"the pack of {commit[:12]} is gone", next="try again")
+                self._make(commit, made)
             os.utime(made)
             yield made
 

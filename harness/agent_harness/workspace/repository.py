@@ -16,7 +16,7 @@ from agent_harness.git import LONG_S, Git
 from agent_harness.types import Candidate, Change
 from agent_harness.workspace import checkout
 from agent_harness.workspace import source as sources
-from agent_harness.workspace.capture import as_candidate, capture_tree, changes, listing
+from agent_harness.workspace.capture import capture_tree, changes, listing
 from agent_harness.workspace.checkout import ATTRIBUTES, Checkout, Place
 from agent_harness.workspace.entries import FILE, PROGRAM, Entry, shown, unsafe
 from agent_harness.workspace.scan import CaptureLimits
@@ -198,14 +198,14 @@ class HarnessRepository:
         `keep_as` is the ref (below refs/harness/) that keeps the commit; `ignore` are more rules in the syntax of
         `.gitignore`. What can be no part of a candidate is left out of its tree and named in `refusals`. The same
         base, tree and message always give the same commit. Raises UsageError (no work tree) or GitFault."""
-        before = listing(self.git, base)
+        commit = lambda tree: self.commit_tree(tree, base, message, keep_as=keep_as)
         try:
             with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=self.path) as scratch:
-                found = capture_tree(self.path, (base, before), work_tree, Path(scratch), ignore=ignore, limits=limits)
+                return capture_tree(
+                    self.path, base, work_tree, Path(scratch), ignore=ignore, limits=limits, commit=commit
+                )
         except OSError as error:
             raise GitFault(f"cannot capture {work_tree}", why=str(error.strerror)) from error
-        commit = self.commit_tree(found.tree, base, message, keep_as=keep_as)
-        return as_candidate(self.git, base, commit, before, found)
 
     def commit_tree(
         self, tree: str, parent: str, message: str, *, at_s: int | None = None, keep_as: str | None = None

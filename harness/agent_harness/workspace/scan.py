@@ -21,12 +21,7 @@ from agent_harness.workspace.entries import FILE, GITLINK, LINK, LONGEST_PATH, P
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK = 1 << 20
-KINDS = {
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 _SHOWN = 200
 
 
@@ -135,19 +130,22 @@ class Scan:
             os.close(fd)
 
     def _take_all(self, folder: bytes, paths: list[bytes]) -> None:
-        if not paths:
-            return
-        with self._at(folder) as fd:
+        with self._at(folder if paths else b"") as fd:
             for path in paths if fd is not None else ():
-                assert fd is not None
-                try:
-                    self._take(path, fd)
-                except _Refused as refused:
-                    self.refuse(path, str(refused))
-                except FileNotFoundError:
-                    continue
-                except OSError as error:
-                    self.refuse(path, f"it cannot be read: {error.strerror}")
+                with self._refusing(path):
+                    self._take(path, fd or 0)
+
+    @contextlib.contextmanager
+    def _refusing(self, path: bytes) -> Iterator[None]:
+        """What cannot be had is left out: in silence where it is gone, else it is said."""
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except _Refused as refused:
+            self.refuse(path, str(refused))
+        except OSError as error:
+            self.refuse(path, f"it cannot be read: {error.strerror}")
 
     def _take(self, path: bytes, parent: int) -> None:
         name = path.rpartition(b"/")[2]
@@ -200,14 +198,8 @@ class Scan:
     def _at(self, folder: bytes) -> Iterator[int | None]:
         """A descriptor of a folder of the tree; None where it cannot be had (gone, or said in a refusal)."""
         fd = None
-        try:
+        with self._refusing(folder):
             fd = self._reach(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except _Refused as refused:
-            self.refuse(folder, str(refused))
-        except OSError as error:
-            self.refuse(folder, f"it cannot be read: {error.strerror}")
         try:
             yield fd
         finally:
