@@ -19,9 +19,14 @@ for _ah_ in {1..31}; do
 done
 trap _ah_stop=1 USR1 # the host's word; from inside it ends only the sender's own command
 
-_ah_take() { # bytes: exactly so many of the stream, and not one more
-  (($1 < 65536)) || dd bs=65536 count=$(($1 / 65536)) iflag=fullblock
-  (($1 % 65536 == 0)) || dd bs=$(($1 % 65536)) count=1 iflag=fullblock
+_ah_take() { # bytes: exactly so many of the stream, and not one more. Every program costs a start: one is enough for most
+  local part=$(($1 < 4194304 ? $1 : 65536))
+  ((part == 0 || $1 / part == 0)) || dd bs=$part count=$(($1 / part)) iflag=fullblock
+  ((part == 0 || $1 % part == 0)) || dd bs=$(($1 % part)) count=1 iflag=fullblock
+}
+
+_ah_rest() { # what nobody took, so that the next line of the stream is a line
+  while IFS= read -r -N 65536 _; do :; done
 }
 
 _ah_end() {
@@ -99,8 +104,10 @@ put() { # name-beside steps
 
 keep() { # path old-paths: a whole output
   local path=$1
-  shift && rm -rf "$path" "$@" # a FIFO there would wait for a reader for ever
-  mkdir -p "${path%/*}"
+  shift
+  (($# == 0)) || rm -f "$@"
+  [ ! -e "$path" ] || rm -rf "$path" # a FIFO there would wait for a reader for ever
+  [ -d "${path%/*}" ] || mkdir -p "${path%/*}"
   set -C
   cat >"$path" || [ -s "$path" ]
 }
@@ -112,7 +119,7 @@ help() { # nonce bytes function arguments: one of the above, with the bytes for 
     exec 4>&-
     (LC_ALL=C && "$@") >&3 3>&-
     _ah_code=$?
-    cat >/dev/null
+    _ah_rest
     exit $_ah_code
   )
   _ah_end $?
@@ -126,7 +133,7 @@ sweep() {
 run() { # nonce folder bytes script variables: one command; the bytes are a script too long for an argument
   local child watcher code before state=exited
   _ah_nonce=$1 _ah_stop=
-  (($3 == 0)) || _ah_take "$3" | { rm -rf $_ah_script && cat >$_ah_script; cat >/dev/null; }
+  (($3 == 0)) || _ah_take "$3" | { rm -rf $_ah_script && cat >$_ah_script; _ah_rest; }
   _ah_kills
   before=$_ah_oom
   printf 1000 >&4 # the kernel's victim is the command, never this process
@@ -158,11 +165,11 @@ run() { # nonce folder bytes script variables: one command; the bytes are a scri
     [ $? != 91 ] || exit 0
     watcher=
   done
+  kill -9 $watcher && wait $watcher # a wait costs less than the sweep's asking again and again
   _ah_sweep || state=broken
   wait $child
   code=$?
-  wait $watcher
-  rm -f $_ah_script
+  (($3 == 0)) || rm -f $_ah_script
   _ah_kills
   [ "$before" = "$_ah_oom" ] || state=killed
   _ah_end $state $code
