@@ -38,9 +38,6 @@ _FINISHES: Mapping[str, Finish] = {
     "safety": Finish.FILTERED,
 }
 
-_INVENTED = {408, 500}
-"""Statuses that litellm makes up where no HTTP answer was read."""
-
 _REDIRECTS, _ERRORS = 300, 400
 _SIGNATURE = "__thought__"
 """litellm hides a thought's signature in the id of a call; it goes back beside it, not in it."""
@@ -59,7 +56,6 @@ _MOST_TOKENS, _MOST_USD = 1 << 32, 1_000_000
 _BY_NAME = {
     "ContextWindowExceededError": "context_length_exceeded",
     "ContentPolicyViolationError": "content_policy_violation",
-    "BudgetExceededError": "budget_exceeded",
 }
 """What litellm found out itself and says by the class of its error."""
 
@@ -334,31 +330,22 @@ def _reported(cost: Any) -> int | None:
     return int((exact * NANO).to_integral_value(rounding="ROUND_CEILING")) if fits else None
 
 
-def _failure(error: BaseException, seen: Exchange) -> Failure:
-    """What came over the wire; where nothing is known of that, what litellm's error and those under it say."""
-    chain = [error]
-    while (under := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 5:
-        chain.append(under)
+def _failure(error: Exception, seen: Exchange) -> Failure:
+    """What came over the wire; where nothing was sent, what litellm says of that."""
     told = _told(seen)
-    bodies = [told] if told else [_inner(getattr(each, "body", None)) for each in chain]
-    statuses = [getattr(each, "status_code", None) for each in chain]
-    codes = [str(body[key]) for body in bodies for key in ("code", "type", "status") if body.get(key)]
-    codes += [status for status in statuses if isinstance(status, str)]
+    codes = [str(told[key]) for key in ("code", "type", "status") if told.get(key)]
     codes += [code for name, code in _BY_NAME.items() if type(error).__name__ == name]
-    whole = [status for status in statuses if isinstance(status, int)]
-    status = whole[0] if whole else 200
-    headers: Mapping[str, str] = next(filter(None, map(_headers, chain)), {})
+    status = getattr(error, "status_code", None) or 0
     if seen.asked:
-        status, headers = seen.status if seen.whole or seen.status >= _ERRORS else 0, seen.headers
+        status = seen.status if seen.whole or seen.status >= _ERRORS else 0
         unreadable = 0 < status < _REDIRECTS and not (told or codes)
         codes += ["malformed_body"] if unreadable or status in _GAVE_UP or (seen.lost and not status) else []
-    elif not headers and status in _INVENTED:
-        status = 0
-    message = next(filter(None, map(_words, bodies)), "") or seen.problem
+    message = _words(told) or seen.problem
     if "malformed_body" in codes and not message:
         message = seen.body.decode("utf-8", "replace") if len(seen.body) < _SHOWN else f"{len(seen.body)} bytes"
     message = message or _PREFIXES.sub("", str(error)).partition("Traceback")[0]
-    return Failure(status, tuple(code for code in dict.fromkeys(codes) if not code.isdigit()), message, headers)
+    named = tuple(code for code in dict.fromkeys(codes) if not code.isdigit())
+    return Failure(int(status), named, message, seen.headers)
 
 
 def _told(seen: Exchange) -> Mapping[str, Any]:
@@ -378,9 +365,3 @@ def _words(body: Mapping[str, Any]) -> str:
     """What the error says, with the details that tell a burst from a spent quota."""
     more = body.get("details") or body.get("metadata")
     return str(body.get("message") or "") + (f" {json.dumps(more)}" if more else "")
-
-
-def _headers(error: BaseException) -> dict[str, str]:
-    response = getattr(error, "response", None)
-    places = (getattr(response, "headers", None), getattr(error, "litellm_response_headers", None))
-    return {str(name): str(value) for headers in places for name, value in (headers or {}).items()}
