@@ -38,7 +38,7 @@ class Fault:
     url: Callable[[ProviderServer], str] = field(default=lambda server: server.root + "/v1")
 
 
-def error(status: int, message: str, code: str | None = None, **headers: str) -> bytes:
+def error(status: int, message: str, code: str | None = None, **headers: Any) -> bytes:
     body = {"error": {"message": message, "type": code or "error", "param": None, "code": code}}
     return http(body, status, **headers)
 

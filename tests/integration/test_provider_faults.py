@@ -82,7 +82,7 @@ def drive(fault: Fault) -> Seen:
             redact=str,
             patience=Patience(grace_s=5.0),
         )
-        began, line, exit_, back = time.monotonic(), "", Exit.OK, None
+        began, came, line, exit_, back = time.monotonic(), "", "", Exit.OK, None
         try:
             for _ in range(fault.calls):
                 came = f"answered: {client.complete(ASK, budget).finish.value}"

@@ -8,12 +8,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from agent_harness.demo import make_repository
 from e2e.conftest import Desk
 from fakes.faults import BURST, LONG, OK, QUOTA, chat, error, tool
+from fakes.openai_server import OpenAIServer
 from fakes.provider_server import CLOSE, Answer, ProviderServer, http
 from integration.test_provider_faults import check_paper
 
@@ -80,12 +82,13 @@ def run(case: Case, folder: Path) -> Ran:
             timeout=300,
         )
 
-    with ProviderServer(*case.script) as desk.server:
+    with ProviderServer(*case.script) as server:
+        desk.server = cast("OpenAIServer", server)  # it has a base_url too
         desk.settings(case.settings, checks='[{ run = "true", kind = "command" }]')
         cli("queue", "add", "Splitting loses cents", "--id", "it")
         began = int(time.time() * 1000)
         done = cli("run", "--json")
-        requests = len(desk.server.requests)
+        requests = len(server.requests)
     shown = json.loads(cli("queue", "show", "it", "--json").stdout)
     events = shown["events"]
     ended = [event["data"]["ended"] for event in events if event["kind"] == "role.ended"]
