@@ -1,15 +1,20 @@
 """A factory of real sandboxes for tests: workspaces in a temporary folder, owned by the user inside."""
 
+import contextlib
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from agent_harness.types import Mode, Mount, SandboxSpec
+from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.conformance import Box
 from agent_harness_sandbox.docker_engine import DockerEngine
 from agent_harness_sandbox.doctor import runs_as
 from agent_harness_sandbox.image import OWN_IMAGE
+from agent_harness_sandbox.owner import LABEL, Owner
 from agent_harness_sandbox.removal import BACKGROUND
 
 
@@ -59,3 +64,25 @@ class Factory:
         BACKGROUND.wait(60)
         for folder in self.folders:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def make():
+    """Sandboxes on the engine of this machine, gone with the test."""
+    factory = Factory()
+    yield factory
+    factory.close()
+
+
+@pytest.fixture
+def client():
+    """A connection to the engine."""
+    with contextlib.closing(connect()) as client:
+        yield client
+
+
+def ours(client, label=None):
+    """This process's containers, or another label's, once the background has taken away what was closed."""
+    assert BACKGROUND.wait(30)
+    label = label or f"{LABEL}={Owner.current()}"
+    return [row["Names"][0] for row in client.api.containers(all=True, filters={"label": label})]

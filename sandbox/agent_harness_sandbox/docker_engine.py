@@ -388,6 +388,10 @@ def _unavailable(what: str) -> Iterator[None]:
 def _advice(why: str) -> str:
     if "python3" in why or 'exec: "bash"' in why:
         return "take an image that has bash and git, and python3 (3.9 or later) or none; `sandbox.image` names it"
+    if "seccomp profile failed" in why:
+        return (
+            "this engine does not keep Docker's API (podman's socket does not); take a Docker engine, see DOCKER_HOST"
+        )
     if "bind source path does not exist" in why:
         return "the engine must run on this machine, or see the same folders; check DOCKER_HOST"
     return DOCTOR

@@ -1,4 +1,7 @@
-"""The Docker sandbox against the suite that every sandbox must pass, by each way of executing."""
+"""The Docker sandbox against the suite that every sandbox must pass, by each way of executing.
+
+The engine is the one that `docker` would use; AGENT_HARNESS_TEST_ENGINE names another socket, such as podman's
+(`unix:///run/podman/podman.sock`), and the suite then skips, with what that engine said, where it takes no profile."""
 
 import contextlib
 import io
@@ -6,6 +9,7 @@ import os
 
 import pytest
 
+from agent_harness.errors import SandboxUnavailable
 from agent_harness_sandbox.attacks import *  # noqa: F403
 from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.conformance import *  # noqa: F403
@@ -14,6 +18,22 @@ from sandboxes import Factory
 
 pytestmark = pytest.mark.docker
 HIDDEN = "/opt/hidden"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine():
+    """Where the tests run. A named engine that does not take the profile is told, and never tested in part."""
+    with pytest.MonkeyPatch.context() as patch:
+        if named := os.environ.get("AGENT_HARNESS_TEST_ENGINE"):
+            patch.setenv("DOCKER_HOST", named)
+            factory = Factory()
+            try:
+                factory()
+            except SandboxUnavailable as fault:
+                pytest.skip(f"{named}: {fault.line[:300]}")
+            finally:
+                factory.close()
+        yield
 
 
 @pytest.fixture(scope="module")

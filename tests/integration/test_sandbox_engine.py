@@ -1,4 +1,5 @@
 """What is Docker's own: lost containers, owners, images, mounts, and leaving nothing behind."""
+# ruff: noqa: F811 - fixtures come from sandboxes
 
 import contextlib
 import io
@@ -17,34 +18,12 @@ from docker.errors import NotFound
 
 from agent_harness.errors import SandboxLost, SandboxUnavailable
 from agent_harness.types import Command, Mode, Mount
-from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.docker_engine import DockerEngine
 from agent_harness_sandbox.image import OWN_IMAGE, dockerfile, ensure, package_sources
 from agent_harness_sandbox.owner import LABEL, Owner
-from agent_harness_sandbox.removal import BACKGROUND
-from sandboxes import Factory
+from sandboxes import Factory, client, make, ours  # noqa: F401
 
 pytestmark = pytest.mark.docker
-
-
-@pytest.fixture
-def make():
-    factory = Factory()
-    yield factory
-    factory.close()
-
-
-@pytest.fixture
-def client():
-    with contextlib.closing(connect()) as client:
-        yield client
-
-
-def ours(client, label=None):
-    """This process's containers, by their owner label, once the background has taken away what was closed."""
-    assert BACKGROUND.wait(30)
-    label = label or f"{LABEL}={Owner.current()}"
-    return [row["Names"][0] for row in client.api.containers(all=True, filters={"label": label})]
 
 
 @pytest.mark.parametrize("how", ["kill", "pause", "remove"])

@@ -1,6 +1,6 @@
 """Images made from the base: built, set up once, found again, and run under the same profile as any other."""
+# ruff: noqa: F811 - fixtures come from sandboxes
 
-import contextlib
 import http.server
 import json
 import os
@@ -14,26 +14,12 @@ import pytest
 from agent_harness.errors import Cancelled, ConfigError, SandboxUnavailable
 from agent_harness.types import ImagePlan, Mount
 from agent_harness_sandbox import build
-from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.conformance import Box
 from agent_harness_sandbox.docker_engine import DockerEngine
 from agent_harness_sandbox.image import OWN_IMAGE
-from sandboxes import Factory
+from sandboxes import client, make  # noqa: F401
 
 pytestmark = pytest.mark.docker
-
-
-@pytest.fixture
-def make():
-    factory = Factory()
-    yield factory
-    factory.close()
-
-
-@pytest.fixture
-def client():
-    with contextlib.closing(connect()) as client:
-        yield client
 
 
 class Maker:

@@ -1,6 +1,6 @@
 """Servers beside a sandbox: reached on its loopback, by nobody else, reaching nothing, and gone with it."""
+# ruff: noqa: F811 - fixtures come from sandboxes
 
-import contextlib
 import io
 import subprocess
 import sys
@@ -10,12 +10,10 @@ import pytest
 
 from agent_harness.errors import SandboxUnavailable, UsageError
 from agent_harness.types import Service
-from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.docker_engine import DockerEngine
 from agent_harness_sandbox.image import OWN_IMAGE
-from agent_harness_sandbox.owner import LABEL, Owner
-from agent_harness_sandbox.removal import BACKGROUND
-from sandboxes import Factory
+from agent_harness_sandbox.owner import LABEL
+from sandboxes import client, make, ours  # noqa: F401
 
 pytestmark = pytest.mark.docker
 
@@ -29,24 +27,6 @@ WEB = Service(
     ports=(8099,),
 )
 GET = "python3 -c \"import urllib.request as u; print(u.urlopen('http://{}:8099/ready', timeout=5).read().decode())\""
-
-
-@pytest.fixture
-def make():
-    factory = Factory()
-    yield factory
-    factory.close()
-
-
-@pytest.fixture
-def client():
-    with contextlib.closing(connect()) as client:
-        yield client
-
-
-def ours(client, owner):
-    BACKGROUND.wait(30)
-    return [row["Names"][0] for row in client.api.containers(all=True, filters={"label": f"{LABEL}={owner}"})]
 
 
 def test_a_service_is_there_for_its_sandbox_alone_and_has_no_network(make, client, monkeypatch):
@@ -74,7 +54,7 @@ def test_a_service_is_there_for_its_sandbox_alone_and_has_no_network(make, clien
     assert box.run(GET.format("web")).head.decode().strip() == "spoilt"
     box.sandbox.close()
     other.sandbox.close()
-    assert ours(client, Owner.current()) == []
+    assert ours(client) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +74,7 @@ def test_a_service_that_cannot_be_leaves_nothing(make, client, service, why):
             if service.name == "none"
             else (WEB, Service(service.name, service.image, {}, service.command, "sleep 1; false"))
         )
-    assert ours(client, Owner.current()) == []
+    assert ours(client) == []
 
 
 def test_two_services_on_one_port_are_refused(make):
@@ -113,7 +93,7 @@ def test_an_image_that_gives_its_volume_to_its_own_user_works_in_memory(make, cl
         shown = served.exec_run(["sh", "-c", "stat -c %u /data/x; grep ' /data ' /proc/mounts"]).output.decode()
         assert shown.startswith("999\ntmpfs /data tmpfs") and len(client.volumes.list()) == volumes
         box.sandbox.close()
-        assert ours(client, Owner.current()) == []
+        assert ours(client) == []
     finally:
         client.api.remove_image(image.id, force=True)
 
@@ -128,9 +108,9 @@ def test_after_a_kill_the_next_one_reaps_services_too(client):
     path = "import sys; sys.path.insert(0, 'tests/integration')\n"
     with subprocess.Popen([sys.executable, "-c", path + script], stdout=subprocess.PIPE, text=True) as process:
         owner = process.stdout.readline().strip()
-        assert len(ours(client, owner)) == 2
+        assert len(ours(client, f"{LABEL}={owner}")) == 2
         process.kill()
     until = time.monotonic() + 20
-    while ours(client, owner) and time.monotonic() < until:
+    while ours(client, f"{LABEL}={owner}") and time.monotonic() < until:
         DockerEngine().reap()
-    assert ours(client, owner) == []
+    assert ours(client, f"{LABEL}={owner}") == []
