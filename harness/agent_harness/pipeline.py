@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,10 +111,12 @@ class Life:
             return self._answer(base)
         commands = item.checks if item.checks is not None else parts.config.project.checks
         checks = Checks(self._stage.checkout, parts.redact)
-        before = checks.on_base(base, commands, self._recorder)
-        if reasons := unrunnable(before, item):
-            return End(Settlement.HELD, Exit.HELD, "held", "; ".join(reasons) + ". No model was asked")
-        result, candidate = self._implement(base, commands)
+        with ThreadPoolExecutor(1) as beside:  # the implementer's sandbox starts while the base is checked
+            before = beside.submit(checks.on_base, base, commands, self._recorder)
+            done = self._implement(base, commands, lambda: unrunnable(before.result(), item))
+        if isinstance(done, End):
+            return done
+        result, candidate = done
         fetch = f"git fetch '{parts.repository.path}' {self._work_ref}"
         if end := of_role_run(result, candidate, stopped=self._stop.is_set(), fetch=fetch):
             return end
@@ -134,7 +138,9 @@ class Life:
         why = f"answered, with {cites} citation(s) that code followed"
         return End(Settlement.DONE, Exit.OK, "answered", why, answer=event.data["answer"])
 
-    def _implement(self, base: str, commands: tuple[Check, ...]) -> tuple[RoleResult, Candidate]:
+    def _implement(
+        self, base: str, commands: tuple[Check, ...], obstacles: Callable[[], list[str]]
+    ) -> tuple[RoleResult, Candidate] | End:
         parts, item, clock = self._parts, self._item, self._parts.clock
         began = clock.monotonic()
         start, why = self._stopped_work(base)
@@ -153,6 +159,8 @@ class Life:
             }
         )
         with self._stage.sandbox("implementer", Mode.RW, Mount(str(tree), WORKSPACE, read_only=False)) as sandbox:
+            if reasons := obstacles():
+                return End(Settlement.HELD, Exit.HELD, "held", "; ".join(reasons) + ". No model was asked")
             environment = parts.environment("implementer", self._recorder, self._stop)(sandbox)
             budget = parts.budget(self._for, role)
             result = parts.runner.run(role, task, environment, Termination(self._stop), budget)
