@@ -168,12 +168,7 @@ class DockerSandbox:
             "network": self._spec.network,
             "allow": list(self._spec.allow),
             "services": [service.name for service in self._spec.services],
-            "limits": {
-                "memory": self._spec.memory,
-                "cpus": self._spec.cpus,
-                "pids": self._spec.pids,
-                "tmp_size": self._spec.tmp_size,
-            },
+            "limits": {name: getattr(self._spec, name) for name in ("memory", "cpus", "pids", "tmp_size")},
             "profile": policy.profile_digest(self._spec, bash=bash),
             "exec": "bash" if bash else "python3",
             "start_s": round(time.monotonic() - begun, 3),
@@ -335,7 +330,7 @@ class DockerEngine:
             return self._resolve(client, image)
 
     def _resolve(self, client: Any, image: str) -> str:
-        found = _image(client, image)
+        found, _ = _found(client, image)
         self._known.add(found)
         return found
 
@@ -397,13 +392,8 @@ def _advice(why: str) -> str:
     return DOCTOR
 
 
-def _image(client: Any, image: str) -> str:
-    """An image's content id. Raises SandboxUnavailable when it is absent, too large or for another processor."""
-    return _found(client, image)[0]
-
-
 def _found(client: Any, image: str) -> tuple[str, dict[str, Any]]:
-    """An image's content id and its configuration."""
+    """An image's content id and its configuration. Raises SandboxUnavailable when it is absent or does not fit."""
     from docker.errors import ImageNotFound
 
     from agent_harness_sandbox.image import OWN_IMAGE

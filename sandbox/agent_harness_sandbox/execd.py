@@ -319,11 +319,7 @@ class Server:
         """Start bash in its own session. A script too long for an argument is read from an anonymous file."""
         env = dict(os.environb)
         env.update({os.fsencode(name): os.fsencode(value) for name, value in request["env"].items()})
-        actions = [
-            (os.POSIX_SPAWN_DUP2, self.null, 0),
-            (os.POSIX_SPAWN_DUP2, write, 1),
-            (os.POSIX_SPAWN_DUP2, write, 2),
-        ]
+        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((self.null, write, write))]
         argv: list[bytes] = [b"bash", b"-c", script]
         source = -1
         if len(script) > MAX_ARG or b"\0" in script:

@@ -56,25 +56,22 @@ def ensure(say: Say) -> str:
     """The name of the own image, built first if it is absent. Says every step before doing it.
 
     Raises SandboxUnavailable when no engine answers or neither way of building works."""
-    client = connect(timeout_s=600)
-    try:
-        if _present(client):
-            return OWN_IMAGE
-        with one_builder(say):
-            if not _present(client):
-                _build(client, say)
-        return OWN_IMAGE
-    finally:
-        client.close()
+    with contextlib.closing(connect(timeout_s=600)) as client:
+        if not _present(client):
+            with one_builder(say):
+                if not _present(client):
+                    _build(client, say)
+    return OWN_IMAGE
 
 
 def _build(client: Any, say: Say) -> None:
     """By the registry if it answers, else by bootstrap."""
     say(f"sandbox image {OWN_IMAGE}: asking the registry for {BASE} (waiting {BASE_WAIT_S} s at most)")
-    why = _pull()
+    why = _tried(BASE_WAIT_S, lambda there: there.images.pull(BASE))
     if not why:
         say(f"building it from {BASE} with {len(PACKAGES)} packages")
-        why = _from_base(client)
+        recipe = {"fileobj": io.BytesIO(dockerfile().encode()), "tag": OWN_IMAGE, "rm": True, "forcerm": True}
+        why = _tried(600, lambda there: there.images.build(**recipe))
         if not why:
             return
     say(f"no image that way ({why}); bootstrapping it from this machine's own package sources, about a minute")
@@ -84,13 +81,7 @@ def _build(client: Any, say: Say) -> None:
 
 
 def _present(client: Any) -> bool:
-    from docker.errors import ImageNotFound
-
-    try:
-        client.images.get(OWN_IMAGE)
-    except ImageNotFound:
-        return False
-    return True
+    return bool(client.images.list(OWN_IMAGE))
 
 
 @contextlib.contextmanager
@@ -114,18 +105,16 @@ def one_builder(say: Say) -> Iterator[None]:
 # --- from a registry ----------------------------------------------------------------------------------------
 
 
-def _pull() -> str:
-    """Pull the base. Empty when it is there, else why not."""
+def _tried(timeout_s: int, step: Callable[[Any], object]) -> str:
+    """Do one step with a client of its own. Empty when it worked, else why not."""
     import requests
     from docker.errors import DockerException
 
-    client = connect(timeout_s=BASE_WAIT_S)
-    try:
-        client.images.pull(BASE)
-    except (DockerException, requests.RequestException) as fault:
-        return " ".join(str(fault).split())[:160]
-    finally:
-        client.close()
+    with contextlib.closing(connect(timeout_s)) as client:
+        try:
+            step(client)
+        except (DockerException, requests.RequestException) as fault:
+            return " ".join(str(fault).split())[:160]
     return ""
 
 
@@ -140,18 +129,6 @@ def dockerfile(base: str = BASE) -> str:
         *_FINISH.splitlines(),
     ]
     return f"FROM {base}\nRUN {'; '.join(steps)}\n" + "\n".join(_CHANGES) + "\n"
-
-
-def _from_base(client: Any) -> str:
-    """Build on the pulled base. Empty when it worked, else why not."""
-    import requests
-    from docker.errors import DockerException
-
-    try:
-        client.images.build(fileobj=io.BytesIO(dockerfile().encode()), tag=OWN_IMAGE, rm=True, forcerm=True)
-    except (DockerException, requests.RequestException) as fault:
-        return " ".join(str(fault).split())[:160]
-    return ""
 
 
 # --- from the machine's own packages ------------------------------------------------------------------------
