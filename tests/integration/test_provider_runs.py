@@ -135,6 +135,21 @@ def test_an_item_is_not_taken_up_again_before_the_time_that_was_named(ran):
     assert 3_600_000 <= seen.item["not_before_ms"] - seen.began_ms < 3_900_000
 
 
+def test_what_refused_one_item_is_not_asked_for_the_next(tmp_path):  # story S22
+    folder = tmp_path / "project"
+    folder.mkdir()
+    make_repository(folder)
+    desk = Desk(folder)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SCRIPTED_KEY": KEY, "TERM": "dumb"}
+    with ProviderServer(error(429, *QUOTA)) as server:
+        desk.server = cast("OpenAIServer", server)
+        desk.settings(checks='[{ run = "true", kind = "command" }]')
+        for words in (["queue", "add", "One"], ["queue", "add", "Two"], ["run", "--until-empty", "--json"]):
+            done = subprocess.run([PROGRAM, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+        assert [one["exit"] for one in json.loads(done.stdout)["runs"]] == [3, 3], done.stderr
+        assert len(server.requests) == 1
+
+
 def test_the_paper_is_what_was_measured(ran):
     out = [
         "\nEach by `agent-harness run` on one item with one route, to the end.\n",

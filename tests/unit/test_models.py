@@ -130,6 +130,13 @@ def test_an_unpriced_answer_costs_nothing_says_so_and_is_bounded_all_the_same():
     assert desk.asked() == {"main": 2}
 
 
+def test_the_responses_door_has_the_models_own_price():
+    table = PriceTable.load()
+    desk = Desk(main=[reply()], route=Route("main", "openai/responses/gpt-4o-mini"))
+    desk.ask()
+    assert desk.recorder.of("model.answered")[0]["prices"] == table.digest
+
+
 # --- the log ------------------------------------------------------------------------------------------------
 
 

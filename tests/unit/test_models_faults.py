@@ -64,6 +64,8 @@ CASES = [
     (400, (), "Unknown parameter: foo", "refused"),
     (422, (), "field required", "refused"),
     (418, (), "", "refused"),
+    (307, (), "", "refused"),
+    (504, ("malformed_body",), "", "malformed"),
 ]
 
 
@@ -86,6 +88,9 @@ NOW = 1_796_043_600.0  # Mon, 30 Nov 2026 13:00:00 GMT
         ({"Retry-After": "soon"}, "", None),
         ({"Retry-After": "-5"}, "", None),
         ({"Retry-After": "1e9"}, "", None),
+        ({"Retry-After": "999999999"}, "", 86_400.0),
+        ({"Retry-After": "9" * 400}, "", 86_400.0),
+        ({"Retry-After": "Mon, 30 Nov 2099 13:00:00 GMT"}, "", 86_400.0),
         ({}, "Please try again in 1.2s.", 1.2),
         ({}, "Please try again in 250ms.", 0.25),
         ({}, "Please try again in 7m12s.", 432.0),
