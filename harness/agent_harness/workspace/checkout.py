@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 
 from agent_harness.errors import Cancelled, UsageError
-from agent_harness.git import CHUNK, IDENTITY, LONG_S, Git, blobs
+from agent_harness.git import IDENTITY, LONG_S, Git, blobs
 from agent_harness.workspace.entries import GITLINK, LINK, PROGRAM, Entry, folders, shown, unsafe
 
 ATTRIBUTES = "* !filter !diff -text !eol !ident !working-tree-encoding !merge !export-ignore !export-subst\n"
@@ -107,7 +107,7 @@ def _write(entry: Entry, chunks: Iterable[bytes], place: Place, at_ns: int) -> o
     else:
         mode = 0o755 if entry.mode == PROGRAM else 0o644
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        with os.fdopen(fd, "wb", buffering=CHUNK) as file:
+        with os.fdopen(fd, "wb") as file:
             file.writelines(chunks)
             os.fchmod(fd, mode)
     place.own(path)
