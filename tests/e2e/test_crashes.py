@@ -72,7 +72,7 @@ def land(desk, commit: str, branch: str) -> None:
     git(desk.folder, "update-ref", f"refs/heads/{branch}", commit, "")
 
 
-@pytest.mark.parametrize(("kind", "again"), [("candidate.captured", 4), ("delivery.landed", 0)])
+@pytest.mark.parametrize(("kind", "again"), [("candidate.captured", 5), ("delivery.landed", 0)])
 def test_what_a_killed_run_had_not_done_is_done_by_the_next(desk, kind, again):
     item = killed_at(desk, kind)
     report, asked = run_again(desk, item)

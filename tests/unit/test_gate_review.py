@@ -274,6 +274,14 @@ def test_a_later_round_raises_only_what_is_new():
     assert "did not raise it" in report.findings[2].demoted
 
 
+def test_what_is_unverified_passes_no_later_round():
+    late = finding(quote="    return a", line=4, end_line=4, sound=False, doubt="event 9 is none")
+    kit = Kit(said("pass"), said("fail", late))
+    kit.judge(target="main")
+    kit.head, kit.parents = "h2", {"h2": {"h1"}}
+    assert kit.judge(target="main", fresh=True).verdict == "inconclusive"
+
+
 def test_what_blocked_before_still_blocks_where_its_file_is_as_it_was():
     kit = Kit(said("fail", finding()), said("pass"), said("pass"))
     kit.judge(target="main")

@@ -32,8 +32,9 @@ class Round:
         is told, but blocks only when it is proven: the same lines are not judged by another measure each time."""
         if finding.fingerprint in {one.fingerprint for one in self.report.findings}:
             return replace(finding, disposition=Disposition.KNOWN)
-        span = finding.side, finding.line, finding.end_line
-        if any(hunk.path == finding.path and hunk.touches(*span) for hunk in self.since):
+        near = [hunk for hunk in self.since if hunk.path == finding.path]
+        # lines of base are not of what `since` starts from: there the file has to do
+        if near and (finding.side == "base" or any(h.touches("head", finding.line, finding.end_line) for h in near)):
             return finding
         known = replace(finding, disposition=Disposition.KNOWN)
         if finding.proof is Proof.PROVEN or finding.demoted:
@@ -97,7 +98,7 @@ def settle(raw: ReviewReport, waived: Mapping[str, str]) -> ReviewReport:
     blocks, all was seen, and nothing that would block is merely unproven."""
     findings = tuple(_waived(one, waived) for one in raw.findings)
     blocking = [one for one in findings if one.blocking]
-    open_ = [one for one in findings if one.demoted.startswith("unverified") and one.disposition is Disposition.NEW]
+    open_ = [one for one in findings if one.demoted.startswith("unverified") and not one.waiver]
     if blocking:
         told = "; ".join(f"{one.severity} {one.path}:{one.line} {one.title}" for one in blocking)
         return replace(raw, findings=findings, verdict="fail", exit=int(Exit.FAILED), reason=told)
