@@ -10,8 +10,9 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from agent_harness.types import ToolSpec, canonical
+from agent_harness.types import JSON, ToolSpec, canonical
 
 RAW = {"bash": "command"}
 _FENCE = re.compile(r"^(`{3,})[ \t]*([^`\s]*)[^`]*$")
@@ -50,10 +51,10 @@ def prompt(tools: Sequence[ToolSpec]) -> str:
     """The part of the system prompt that teaches the blocks, with an example of each."""
     parts = [_HEAD]
     for tool in tools:
-        parts.append(f"\n### {tool.name}\n{tool.description}\n")
+        parts.append(f"\nTool {tool.name}: {tool.description}\n")
         if tool.name not in RAW:
             parts.append(f"JSON of this schema: {canonical(tool.parameters)}\n")
-        parts.append(_EXAMPLES.get(tool.name) or f"```{tool.name}\n{{...}}\n```\n")
+        parts.append(_EXAMPLES.get(tool.name) or f"```{tool.name}\n{canonical(_sample(tool.parameters))}\n```\n")
     return "".join(parts)
 
 
@@ -76,6 +77,15 @@ def parse(text: str, tools: Sequence[ToolSpec]) -> list[Block]:
     if fence and name in names:
         blocks.append(Block(name, "{}", f"the {name} block is not closed with {fence}; send it again, whole"))
     return blocks
+
+
+def _sample(schema: JSON) -> Any:
+    """The shape of what is required. It names no choice, and does not fit as it stands: small models send it back."""
+    if "enum" in schema:
+        return " or ".join(map(str, schema["enum"]))
+    if schema.get("type") == "object":
+        return {name: _sample(schema["properties"][name]) for name in schema.get("required", ())}
+    return {"array": [], "boolean": True, "integer": 1, "number": 1}.get(schema.get("type", ""), "...")
 
 
 def _block(name: str, body: str) -> Block:

@@ -22,6 +22,7 @@ _NO_CALL = (
     "Your reply called no tool, so nothing was done. Text alone does nothing and ends nothing. "
     "Call a tool: bash to look or run, submit when you are finished."
 )
+_FENCE = " Open its block with three backticks and the tool's name (```bash), and close it with three backticks."
 MAX_CALLS = 64
 """Calls that one reply may make: it is one step, and each is carried out and recorded."""
 _OTHER = "not run: another call in the same reply was not valid; send this one again"
@@ -77,7 +78,7 @@ class ReplyReader:
         if len(found) > MAX_CALLS:
             return [f"not run: {len(found)} calls in one reply; make at most {MAX_CALLS}"] * len(found)
         if not found:
-            return [_EMPTY if empty else _NO_CALL]
+            return [(_EMPTY if empty else _NO_CALL) + (_FENCE if self._text else "")]
         if any(read.problem for read in found):
             return [read.problem or _OTHER for read in found]
         return []

@@ -22,8 +22,13 @@ def test_every_example_of_the_prompt_is_read_back_and_fits_its_tool():
     for block in blocks[:2]:
         value, problem = toolbox.parse(block.name, block.arguments)
         assert value and not problem
+    assert blocks[2].arguments == '{"outcome":"done or impossible","summary":"..."}'
+    for role in ("implementer", "reviewer"):  # a model that sends the shape back has submitted nothing
+        box = Toolbox(Runner(PlainLoop()).role(role))
+        (shape,) = [block for block in protocol.parse(protocol.prompt(box.specs), box.specs) if block.name == "submit"]
+        assert box.parse("submit", shape.arguments)[0] is None
     for tool in TOOLS:
-        assert f"### {tool.name}\n{tool.description}" in taught
+        assert f"Tool {tool.name}: {tool.description}" in taught
     assert '"outcome"' in taught
 
 
