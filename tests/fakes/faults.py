@@ -106,88 +106,94 @@ def statuses() -> Iterator[tuple[str, list[Fault]]]:
     )
 
 
-def bodies() -> Iterator[tuple[str, list[Fault]]]:
+def no_answers() -> list[Fault]:
     said = {"prompt_tokens": 70, "completion_tokens": 3}
+    return [
+        Fault("an error object", (http({"error": {"message": "overloaded", "code": "server_error"}}),), "retry", 3),
+        Fault("an error object, quota", (http({"error": {"message": "x", "code": QUOTA[1]}}),), "cap", 1),
+        Fault(
+            "an error object with usage",
+            (http({"error": {"message": "overloaded", "code": "server_error"}, "usage": said}),),
+            "retry",
+            3,
+            "said x 3",
+        ),
+        Fault("HTML", (http(HTML, content_type="text/html"),), "malformed", 3, WORST3),
+        Fault("empty", (http(b""),), "malformed", 3, WORST3),
+        Fault("`null`", (http("null"),), "malformed", 3, WORST3),
+        Fault("a list", (http("[]"),), "malformed", 3, WORST3),
+        Fault("no JSON", (http("{nonsense"),), "malformed", 3, WORST3),
+        Fault("JSON that is cut", (http(TEXT[:120]),), "malformed", 3, WORST3),
+        Fault("no JSON, then an answer", (http("{nonsense"), OK), "answered: stop", 2, "worst, said"),
+        Fault("no choices", (http(chat(choices=[])),), "malformed", 3, "said x 3"),
+        Fault("no choices and no usage", (http({"choices": []}),), "malformed", 3, WORST3),
+        Fault("a choice without a message", (http(chat(choices=[{"index": 0}])),), "malformed", 3, "said x 3"),
+    ]
+
+
+def odd_answers() -> list[Fault]:
     deep = b'{"choices": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-    yield (
-        "Bodies of answers with status 200",
-        [
-            Fault("an error object", (http({"error": {"message": "overloaded", "code": "server_error"}}),), "retry", 3),
-            Fault("an error object, quota", (http({"error": {"message": "x", "code": QUOTA[1]}}),), "cap", 1),
-            Fault(
-                "an error object with usage",
-                (http({"error": {"message": "overloaded", "code": "server_error"}, "usage": said}),),
-                "retry",
-                3,
-                "said x 3",
-            ),
-            Fault("HTML", (http(HTML, content_type="text/html"),), "malformed", 3, WORST3),
-            Fault("empty", (http(b""),), "malformed", 3, WORST3),
-            Fault("`null`", (http("null"),), "malformed", 3, WORST3),
-            Fault("a list", (http("[]"),), "malformed", 3, WORST3),
-            Fault("no JSON", (http("{nonsense"),), "malformed", 3, WORST3),
-            Fault("JSON that is cut", (http(TEXT[:120]),), "malformed", 3, WORST3),
-            Fault("no JSON, then an answer", (http("{nonsense"), OK), "answered: stop", 2, "worst, said"),
-            Fault("no choices", (http(chat(choices=[])),), "malformed", 3, "said x 3"),
-            Fault("no choices and no usage", (http({"choices": []}),), "malformed", 3, WORST3),
-            Fault("a choice without a message", (http(chat(choices=[{"index": 0}])),), "malformed", 3, "said x 3"),
-            Fault("null content, no call", (http(chat(message={"content": None})),), "answered: stop", 1, "said"),
-            Fault(
-                "a call without a name",
-                (http(chat(message={"tool_calls": [tool("", "a")]})),),
-                "answered: tools",
-                1,
-                "said",
-            ),
-            Fault(
-                "two calls with one id",
-                (http(chat(message={"tool_calls": [tool("bash", "a"), tool("bash", "a")]})),),
-                "answered: tools",
-                1,
-                "said",
-            ),
-            Fault(
-                "a call without an id",
-                (http(chat(message={"tool_calls": [tool("bash", None)]})),),
-                "answered: tools",
-                1,
-                "said",
-            ),
-            Fault(
-                "arguments that are no JSON",
-                (http(chat(message={"tool_calls": [tool("bash", "a", '{"command": "l')]})),),
-                "answered: tools",
-                1,
-                "said",
-            ),
-            Fault(
-                "arguments as an object",
-                (http(chat(message={"tool_calls": [tool("bash", "a", {"command": "ls"})]})),),
-                "answered: tools",
-                1,
-                "said",
-            ),
-            Fault("usage missing", (http(chat(usage=None)),), "answered: stop", 1, "counted"),
-            Fault("usage negative", (http(chat(usage={"prompt_tokens": -5})),), "answered: stop", 1, "counted"),
-            Fault("usage absurd", (http(chat(usage={"prompt_tokens": 10**15})),), "answered: stop", 1, "counted"),
-            Fault("usage in words", (http(chat(usage={"prompt_tokens": "many"})),), "malformed", 3, WORST3),
-            Fault("cost NaN", (http(chat(usage={"cost": float("nan")})),), "answered: stop", 1, "said"),
-            Fault("wrong Content-Type", (http(TEXT, content_type="text/plain"),), "answered: stop", 1, "said"),
-            Fault("a byte order mark", (http(b"\xef\xbb\xbf" + TEXT),), "answered: stop", 1, "said"),
-            Fault("UTF-8 that is broken", (http(TEXT.replace(b"fine", b"fi\xffne")),), "malformed", 3, WORST3),
-            Fault("nested 200,000 deep", (http(deep),), "malformed", 3, WORST3),
-            Fault("20 MB", (http(chat(message={"content": "x" * (20 << 20)})),), "malformed", 3, WORST3),
-            Fault(
-                "20 MB in 20 KB of gzip",
-                (http(gzip.compress(b" " * (20 << 20)), content_encoding="gzip"),),
-                "malformed",
-                3,
-                WORST3,
-            ),
-            Fault("gzip", (http(gzip.compress(TEXT), content_encoding="gzip"),), "answered: stop", 1, "said"),
-            Fault("gzip that is broken", (http(TEXT, content_encoding="gzip"),), "malformed", 3, WORST3),
-        ],
-    )
+    return [
+        Fault("null content, no call", (http(chat(message={"content": None})),), "answered: stop", 1, "said"),
+        Fault(
+            "a call without a name",
+            (http(chat(message={"tool_calls": [tool("", "a")]})),),
+            "answered: tools",
+            1,
+            "said",
+        ),
+        Fault(
+            "two calls with one id",
+            (http(chat(message={"tool_calls": [tool("bash", "a"), tool("bash", "a")]})),),
+            "answered: tools",
+            1,
+            "said",
+        ),
+        Fault(
+            "a call without an id",
+            (http(chat(message={"tool_calls": [tool("bash", None)]})),),
+            "answered: tools",
+            1,
+            "said",
+        ),
+        Fault(
+            "arguments that are no JSON",
+            (http(chat(message={"tool_calls": [tool("bash", "a", '{"command": "l')]})),),
+            "answered: tools",
+            1,
+            "said",
+        ),
+        Fault(
+            "arguments as an object",
+            (http(chat(message={"tool_calls": [tool("bash", "a", {"command": "ls"})]})),),
+            "answered: tools",
+            1,
+            "said",
+        ),
+        Fault("usage missing", (http(chat(usage=None)),), "answered: stop", 1, "counted"),
+        Fault("usage negative", (http(chat(usage={"prompt_tokens": -5})),), "answered: stop", 1, "counted"),
+        Fault("usage absurd", (http(chat(usage={"prompt_tokens": 10**15})),), "answered: stop", 1, "counted"),
+        Fault("usage in words", (http(chat(usage={"prompt_tokens": "many"})),), "malformed", 3, WORST3),
+        Fault("cost NaN", (http(chat(usage={"cost": float("nan")})),), "answered: stop", 1, "said"),
+        Fault("wrong Content-Type", (http(TEXT, content_type="text/plain"),), "answered: stop", 1, "said"),
+        Fault("a byte order mark", (http(b"\xef\xbb\xbf" + TEXT),), "answered: stop", 1, "said"),
+        Fault("UTF-8 that is broken", (http(TEXT.replace(b"fine", b"fi\xffne")),), "malformed", 3, WORST3),
+        Fault("nested 200,000 deep", (http(deep),), "malformed", 3, WORST3),
+        Fault("20 MB", (http(chat(message={"content": "x" * (20 << 20)})),), "malformed", 3, WORST3),
+        Fault(
+            "20 MB in 20 KB of gzip",
+            (http(gzip.compress(b" " * (20 << 20)), content_encoding="gzip"),),
+            "malformed",
+            3,
+            WORST3,
+        ),
+        Fault("gzip", (http(gzip.compress(TEXT), content_encoding="gzip"),), "answered: stop", 1, "said"),
+        Fault("gzip that is broken", (http(TEXT, content_encoding="gzip"),), "malformed", 3, WORST3),
+    ]
+
+
+def bodies() -> Iterator[tuple[str, list[Fault]]]:
+    yield "Bodies of answers with status 200", [*no_answers(), *odd_answers()]
     yield (
         "Why it stopped",
         [
