@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fakes.openai_server import Seen, call
@@ -33,7 +33,7 @@ def done(
 SUMMARY = "The remainder is spread over the first shares, the tests pass on the candidate and fail on the base."
 
 
-def verdict(word: str = "pass", *, findings: tuple[Any, ...] = (), **more: Any) -> dict[str, Any]:
+def verdict(word: str = "pass", *, findings: Sequence[Any] = (), **more: Any) -> dict[str, Any]:
     """What a reviewer says of the diff alone."""
     said = {"verdict": word, "summary": SUMMARY, "confidence": 0.9, "findings": list(findings)}
     return call("submit", said | more)
