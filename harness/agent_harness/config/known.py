@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias, get_args
+from collections.abc import Iterator
+from functools import reduce
+from typing import TypeAlias, get_args, get_origin
 
 from agent_harness.config.shape import Config, Section, dotted
-from agent_harness.config.values import name
 from agent_harness.errors import ConfigError
 
 Path_: TypeAlias = tuple[str, ...]
@@ -21,94 +21,53 @@ KEY_WORD = re.compile(
 
 def spelled(key: Path_) -> str:
     """A key's dotted name."""
-    text = ""
-    for part in key:
-        text = dotted(text, part)
-    return text
+    return reduce(dotted, key, "")
 
 
-def below(model: type[Section], field: str) -> tuple[type[Section] | None, bool]:
-    """The table model of a field, and whether the user names the tables in it. (None, False) for a plain value."""
-    info = model.model_fields.get(field)
-    if info is None:
-        return None, False
-    for one in (info.annotation, *get_args(info.annotation)):
-        if isinstance(one, type) and issubclass(one, Section):
-            return one, get_args(info.annotation)[:1] == (str,)
-    return None, False
+def walked(model: type[Section], above: Path_ = ()) -> Iterator[tuple[Path_, bool]]:
+    """Every key there is, and whether it is a table; `NAME` stands for the user's own names."""
+    for field, info in model.model_fields.items():
+        kinds = (info.annotation, *get_args(info.annotation))
+        inner = next((one for one in kinds if isinstance(one, type) and issubclass(one, Section)), None)
+        key = (*above, field)
+        yield key, inner is not None
+        if inner is not None and get_origin(info.annotation) is dict:
+            key = (*key, NAME)
+            yield key, True
+        if inner is not None:
+            yield from walked(inner, key)
+
+
+NAME = "NAME"
+KNOWN = dict(walked(Config))
+
+
+def general(key: Path_) -> Path_:
+    """A key with `NAME` for a name of the user's own."""
+    return (key[0], NAME, *key[2:]) if (*key[:1], NAME) in KNOWN and len(key) > 1 else key
 
 
 def tables(key: Path_) -> bool:
     """Whether a key is a table of the configuration."""
-    model: type[Section] | None = Config
-    named = False
-    for part in key:
-        if named:
-            named = False
-        elif model is not None:
-            model, named = below(model, part)
-        if model is None:
-            return False
-    return True
+    return KNOWN.get(general(key), False)
 
 
-def refuse_unknown(data: Mapping[str, Any], where: str) -> None:
-    """Raises ConfigError at the first key that no section has, naming the nearest that there is."""
-    walk(data, Config, (), where)
-
-
-def walk(data: Mapping[str, Any], model: type[Section], above: Path_, where: str) -> None:
-    """One table."""
-    for field, value in data.items():
-        key = (*above, field)
-        if field not in model.model_fields:
-            refuse(key, model, where)
-        inner, named = below(model, field)
-        if inner is None or not isinstance(value, dict):
-            continue
-        for part, table in named_tables(value, key, where) if named else [(key, value)]:
-            if isinstance(table, dict):
-                walk(table, inner, part, where)
-
-
-def named_tables(value: Mapping[str, Any], key: Path_, where: str) -> list[tuple[Path_, Any]]:
-    """The tables that a user named, each name one that can stand in a log and in a variable."""
-    for each in value:
-        try:
-            name(each)
-        except ValueError as error:
-            raise ConfigError(f"{where}: a name in [{spelled(key)}] {error}") from None
-    return [((*key, each), one) for each, one in value.items()]
-
-
-def refuse(key: Path_, model: type[Section], where: str) -> None:
-    """Raises the ConfigError of one unknown key. Its value is never repeated: it may be a secret."""
+def unknown(key: Path_, where: str) -> ConfigError:
+    """What is said of a key that no section has. Its value is never repeated: it may be a secret."""
     if KEY_WORD.search(key[-1]):
-        raise ConfigError(
+        return ConfigError(
             f"{where}: {spelled(key)} is refused",
             why="keys are never in the configuration",
             next='put the key into an environment variable and name it: api_key_env = "NAME" in [routes.<name>]',
         )
-    raise ConfigError(f"{where}: unknown key {spelled(key)}", next=f"did you mean {nearest(key, model)}?")
+    return ConfigError(f"{where}: unknown key {spelled(key)}", next=f"did you mean {nearest(key)}?")
 
 
-def nearest(key: Path_, model: type[Section]) -> str:
+def nearest(key: Path_) -> str:
     """The known key that is most like an unknown one: a sibling, or the same name in another section."""
-    everything = list(known(Config, ()))
-    same = [one for one in everything if one[-1] == key[-1]]
-    if same:
-        return spelled(same[0])
-    siblings = difflib.get_close_matches(key[-1], model.model_fields, n=1, cutoff=0.6)
-    if siblings:
-        return spelled((*key[:-1], siblings[0]))
-    texts = [spelled(one) for one in everything]
-    return difflib.get_close_matches(spelled(key), texts, n=1, cutoff=0.0)[0]
-
-
-def known(model: type[Section], above: Path_) -> Iterator[Path_]:
-    """Every key there is, tables included; `NAME` stands for the user's own names."""
-    for field in model.model_fields:
-        yield (*above, field)
-        inner, named = below(model, field)
-        if inner is not None:
-            yield from known(inner, (*above, field, *(("NAME",) if named else ())))
+    if same := next((one for one in KNOWN if one[-1] == key[-1]), None):
+        return spelled(same)
+    siblings = [one[-1] for one in KNOWN if one[:-1] == general(key)[:-1]]
+    if close := difflib.get_close_matches(key[-1], siblings, n=1, cutoff=0.6):
+        return spelled((*key[:-1], close[0]))
+    return difflib.get_close_matches(spelled(key), map(spelled, KNOWN), n=1, cutoff=0.0)[0]

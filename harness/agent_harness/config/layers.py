@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from agent_harness.config.known import Path_, refuse_unknown, spelled, tables
+from agent_harness.config.known import Path_, spelled, tables
 from agent_harness.config.values import USERINFO, Raw
 from agent_harness.errors import ConfigError
 
@@ -135,9 +135,8 @@ def user_file(env: Mapping[str, str]) -> Path | None:
 
 
 def file_leaves(data: Mapping[str, Any], path: Path) -> Leaves:
-    """The leaves of a file. Raises ConfigError on unknown keys, and on passwords in URLs."""
+    """The leaves of a file. Raises ConfigError on passwords in URLs."""
     origin = near(path)
-    refuse_unknown(data, origin)
     found = {key: Leaf(value, origin) for key, value in flat(data, ())}
     for key, leaf in found.items():
         if isinstance(leaf.value, str) and USERINFO.search(leaf.value):
@@ -168,9 +167,7 @@ def env_leaves(env: Mapping[str, str], known: Leaves) -> Leaves:
         if len(parts) == 1:
             refuse_single(name, parts[0])
             continue
-        key = same_but_for_case(parts, known)
-        refuse_unknown(nested({key: Leaf(Raw(env[name]), name)}), f"environment variable {name}")
-        found[key] = Leaf(Raw(env[name]), f"environment variable {name}")
+        found[same_but_for_case(parts, known)] = Leaf(Raw(env[name]), f"environment variable {name}")
     return found
 
 
@@ -208,9 +205,7 @@ def flag_leaves(sets: Sequence[str], db: str | None) -> Leaves:
             raise ConfigError(
                 f"--set {name.strip() or one!r} is not KEY=VALUE", next="write it as in --set limits.usd=2.50"
             )
-        leaf = Leaf(Raw(value), "--set")
-        refuse_unknown(nested({key: leaf}), "--set")
-        found[key] = leaf
+        found[key] = Leaf(Raw(value), "--set")
     if db is not None:
         found["state", "db"] = Leaf(Raw(db), "--db")
     return found

@@ -7,12 +7,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from agent_harness.config import layers
-from agent_harness.config.known import Path_, spelled
+from agent_harness.config.known import Path_, spelled, unknown
 from agent_harness.config.shape import Config
 from agent_harness.errors import ConfigError, CredentialError
 
@@ -42,8 +41,7 @@ def load(
     found = layers.find_project(start, read)
     merged: layers.Leaves = {}
     user = layers.user_file(env)
-    raw = layers.read_file(user) if user else None
-    if user is not None and raw is not None:
+    if user is not None and (raw := layers.read_file(user)) is not None:
         merge(merged, layers.file_leaves(layers.parse(raw, user), user))
     if found.file is not None and found.data is not None:
         merge(merged, layers.file_leaves(found.data, found.file))
@@ -79,20 +77,21 @@ def build(merged: layers.Leaves) -> Config:
 
 
 def refused(error: ValidationError, merged: layers.Leaves) -> ConfigError:
-    """The first thing that is wrong, with its origin and key; how many more there are."""
-    found = error.errors(include_url=False, include_input=True)
+    """The first thing that is wrong, an unknown key before all else, with its origin and key; how many more there
+    are."""
+    found = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     first = found[0]
     key = tuple(str(part) for part in first["loc"])
-    context: Mapping[str, Any] = first.get("ctx") or {}
-    match first["type"]:
-        case "missing":
-            why = "is missing"
-        case "value_error":
-            why = str(context.get("error", first["msg"]))
-        case _:
-            why = "must be a table"
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return ConfigError(f"{origin_of(key, merged)}: {spelled(key)} {why}{more}")
+    where, what = origin_of(key, merged), spelled(key)
+    if first["type"] == "extra_forbidden":
+        return unknown(key, where)
+    if key[-1] == "[key]":
+        what = f"a name in [{spelled(key[:-2])}]"
+    if first["type"] == "value_error":
+        why = str(first.get("ctx", {}).get("error", first["msg"]))
+    else:
+        why = "is missing" if first["type"] == "missing" else "must be a table"
+    return ConfigError(f"{where}: {what} {why}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else ""))
 
 
 def origin_of(key: Path_, merged: layers.Leaves) -> str:

@@ -18,15 +18,16 @@ Count: TypeAlias = Annotated[int, PlainValidator(values.count)]
 Number: TypeAlias = Annotated[float, PlainValidator(values.number)]
 Size: TypeAlias = Annotated[int, PlainValidator(values.size)]
 Flag: TypeAlias = Annotated[bool, PlainValidator(values.flag)]
+Name: TypeAlias = Annotated[str, PlainValidator(values.name)]
 Text: TypeAlias = Annotated[str, PlainValidator(values.text)]
-Usd: TypeAlias = Annotated[Decimal, PlainValidator(values.usd)]
+Usd: TypeAlias = Annotated[Decimal, PlainValidator(values.usd_price)]
 UsdCeiling: TypeAlias = Annotated[Decimal, PlainValidator(values.usd_ceiling)]
-Globs: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.globs)]
+Globs: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.each(values.glob))]
 Names: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.names)]
 Protocol: TypeAlias = Annotated[str, PlainValidator(values.one_of("tools", "text"))]
 
-Texts: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.texts)]
-Places: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.endpoints)]
+Texts: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.each(values.text))]
+Places: TypeAlias = Annotated[tuple[str, ...], PlainValidator(values.each(values.place))]
 Network: TypeAlias = Annotated[str, PlainValidator(values.one_of("none", "full"))]
 
 CACHES = ("pip", "npm", "cargo", "go")
@@ -63,7 +64,7 @@ class Project(Section):
     """Path (from the configuration's folder) or URL of the git repository."""
     base: Text = "HEAD"
     """Commit, branch or tag that work starts from."""
-    checks: Annotated[tuple[Check, ...], PlainValidator(values.checks)] = ()
+    checks: Annotated[tuple[Check, ...], PlainValidator(values.each(values.check))] = ()
     """Commands that a candidate must pass."""
 
 
@@ -112,9 +113,9 @@ class Sandbox(Section):
     """`host:port` pairs that are reached through the harness's own proxy while the network stays none."""
     pool: Count = 0
     """So many sandboxes are kept started ahead while items are run."""
-    mounts: Annotated[tuple[Mount, ...], PlainValidator(values.mounts)] = ()
+    mounts: Annotated[tuple[Mount, ...], PlainValidator(values.each(values.mount))] = ()
     """Folders shown inside. A writable one is there for the implementer alone: what judges never sees it."""
-    caches: Annotated[tuple[str, ...], PlainValidator(values.some_of(*CACHES))] = ()
+    caches: Annotated[tuple[str, ...], PlainValidator(values.each(values.one_of(*CACHES)))] = ()
     """Package caches of this project: the set-up fills them, everything else only reads them."""
     gpus: Annotated[str, PlainValidator(values.gpus)] | None = None
     """`all`, or how many."""
@@ -145,7 +146,7 @@ class ServiceSettings(Section):
     command: Texts = ()
     health: Text | None = None
     """A shell command inside the service that succeeds once it can be used."""
-    ports: Annotated[tuple[int, ...], PlainValidator(values.ports)] = ()
+    ports: Annotated[tuple[int, ...], PlainValidator(values.each(values.port))] = ()
     """Each has to accept a connection before the first command."""
 
 
@@ -220,7 +221,7 @@ class RouteSettings(Section):
     max_output_tokens: Whole = 8192
     timeout_s: Number = 300.0
     history_tokens: Count = 25_000
-    """From about so many on, old outputs are elided (0: never); from half of the model's context on, where that is less."""
+    """From about so many on, old outputs are elided (0: never); or from half of the model's context, where less."""
     protocol: Protocol = "tools"
     allow_unpriced: Flag = False
 
@@ -243,7 +244,7 @@ class GuardSettings(Section):
     """Screening of the roles' commands before they run: beside the sandbox's boundary, never instead of it."""
 
     enabled: Flag = True
-    refuse: Annotated[tuple[str, ...], PlainValidator(values.some_of(*RULES))] = tuple(RULES)
+    refuse: Annotated[tuple[str, ...], PlainValidator(values.each(values.one_of(*RULES)))] = tuple(RULES)
     """Names of the rules in force."""
     allow: Texts = ()
     """Programs let through all the same: shell patterns over their words, such as `git push /tmp/*`."""
@@ -268,11 +269,11 @@ class Config(Section):
     project: Project = Project()
     policy: Policy = Policy()
     sandbox: Sandbox = Sandbox()
-    services: dict[str, ServiceSettings] = {}
+    services: dict[Name, ServiceSettings] = {}
     limits: Ceilings = Ceilings()
     budget: BudgetSettings = BudgetSettings()
-    roles: dict[str, RoleSettings] = {}
-    routes: dict[str, RouteSettings] = {}
+    roles: dict[Name, RoleSettings] = {}
+    routes: dict[Name, RouteSettings] = {}
     queue: QueueSettings = QueueSettings()
     review: ReviewSettings = ReviewSettings()
     guard: GuardSettings = GuardSettings()

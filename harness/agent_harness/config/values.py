@@ -11,11 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from agent_harness.types import Check, CheckKind, Mount, endpoint
 
+T = TypeVar("T")
 SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+SWITCHES: dict[str, bool] = {"true": True, "1": True, "yes": True, "on": True}
+SWITCHES |= {"false": False, "0": False, "no": False, "off": False}
 USERINFO = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]+@")
 """The user and password of a URL."""
 
@@ -65,20 +68,19 @@ def number(value: object) -> float:
     return float(found)
 
 
-def usd(value: object) -> Decimal:
-    """Dollars from 0 to a million, as a number or a decimal text; never rounded."""
-    found = decimal(value)
-    if found is None or not 0 <= found <= 1_000_000:
-        raise ValueError(f'must be US dollars from 0 on, such as "2.50", not {shown(value)}')
-    return found.normalize() + 0
+def usd(least: str, told: str) -> Callable[[object], Decimal]:
+    """Dollars up to a million, as a number or a decimal text; never rounded."""
+
+    def check(value: object) -> Decimal:
+        found = decimal(value)
+        if found is None or not Decimal(least) <= found <= 1_000_000:
+            raise ValueError(f'must be US dollars {told}, such as "2.50", not {shown(value)}')
+        return found.normalize() + 0
+
+    return check
 
 
-def usd_ceiling(value: object) -> Decimal:
-    """Dollars above 0, down to a nano-dollar."""
-    found = decimal(value)
-    if found is None or not Decimal("1e-9") <= found <= 1_000_000:
-        raise ValueError(f'must be US dollars above 0, such as "2.50", not {shown(value)}')
-    return found.normalize() + 0
+usd_price, usd_ceiling = usd("0", "from 0 on"), usd("1e-9", "above 0")
 
 
 def size(value: object) -> int:
@@ -95,8 +97,8 @@ def flag(value: object) -> bool:
     """A truth value."""
     if isinstance(value, bool):
         return value
-    if isinstance(value, Raw) and value.lower() in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
-        return value.lower() in {"true", "1", "yes", "on"}
+    if isinstance(value, Raw) and value.lower() in SWITCHES:
+        return SWITCHES[value.lower()]
     raise ValueError(f"must be true or false, not {shown(value)}")
 
 
@@ -108,12 +110,20 @@ def text(value: object) -> str:
     return found
 
 
-def name(value: object) -> str:
-    """A name of letters, digits, dots, dashes and underscores."""
-    found = text(value)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", found):
-        raise ValueError(f"must be a name of letters, digits, '.', '-' and '_', not {shown(value)}")
-    return found
+def matching(pattern: str, told: str) -> Callable[[object], str]:
+    """A text that a pattern describes. A wrong one is told without what could be a password in it."""
+
+    def check(value: object) -> str:
+        found = text(value)
+        if not re.fullmatch(pattern, found):
+            raise ValueError(f"must be {told}, not {shown(USERINFO.sub('', found))}")
+        return found
+
+    return check
+
+
+name = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "a name of letters, digits, '.', '-' and '_'")
+database = matching(r"sqlite:///[^?]+|postgresql(\+psycopg)?://\S+", "sqlite:///PATH or postgresql+psycopg://HOST/NAME")
 
 
 def variable(value: object) -> str:
@@ -133,20 +143,10 @@ def web(value: object) -> str:
     return found.rstrip("/")
 
 
-def database(value: object) -> str:
-    """A database URL."""
-    found = text(value)
-    if not re.fullmatch(r"sqlite:///[^?]+|postgresql(\+psycopg)?://\S+", found):
-        seen = shown(USERINFO.sub("", found))
-        raise ValueError(f"must be sqlite:///PATH or postgresql+psycopg://HOST/NAME, not {seen}")
-    return found
-
-
-def endpoints(value: object) -> tuple[str, ...]:
-    """Places of a network, each host and port."""
-    for one in array(value):
-        endpoint(text(one))
-    return tuple(text(one) for one in array(value))
+def place(value: object) -> str:
+    """A place of a network, host and port."""
+    endpoint(text(value))
+    return text(value)
 
 
 def gpus(value: object) -> str:
@@ -154,17 +154,11 @@ def gpus(value: object) -> str:
     return "all" if value == "all" else str(whole(Raw(value) if isinstance(value, str) else value))
 
 
-def ports(value: object) -> tuple[int, ...]:
-    """Ports of a service."""
-    found = tuple(whole(one) for one in array(value))
-    if any(one > 65535 for one in found):
-        raise ValueError(f"must hold ports from 1 to 65535, not {shown(list(found))}")
+def port(value: object) -> int:
+    """A port of a service."""
+    if (found := whole(value)) > 65535:
+        raise ValueError(f"must hold ports from 1 to 65535, not {found}")
     return found
-
-
-def texts(value: object) -> tuple[str, ...]:
-    """A list of texts."""
-    return tuple(text(one) for one in array(value))
 
 
 def variables(value: object) -> dict[str, str]:
@@ -174,19 +168,16 @@ def variables(value: object) -> dict[str, str]:
     raise ValueError(f'must be a table such as {{ NAME = "value" }}, not {shown(value)}')
 
 
-def mounts(value: object) -> tuple[Mount, ...]:
-    """Folders of this machine that are shown inside: tables of `source`, `target` and `read_only`."""
-    found = []
-    for one in array(value):
-        if not isinstance(one, dict) or not {"source", "target"} <= set(one) <= {"source", "target", "read_only"}:
-            raise ValueError('must hold tables such as {source = "/data", target = "/data", read_only = true}')
-        found.append(Mount(text(one["source"]), text(one["target"]), flag(one.get("read_only", True))))
-    return tuple(found)
+def mount(value: object) -> Mount:
+    """A folder of this machine that is shown inside: a table of `source`, `target` and `read_only`."""
+    if not isinstance(value, dict) or not {"source", "target"} <= set(value) <= {"source", "target", "read_only"}:
+        raise ValueError('must hold tables such as {source = "/data", target = "/data", read_only = true}')
+    return Mount(text(value["source"]), text(value["target"]), flag(value.get("read_only", True)))
 
 
-def some_of(*allowed: str) -> Callable[[object], tuple[str, ...]]:
-    """A list of some words."""
-    return lambda value: tuple(one_of(*allowed)(one) for one in array(value))
+def each(kind: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
+    """A list of one kind of value."""
+    return lambda value: tuple(map(kind, array(value)))
 
 
 def one_of(*allowed: str) -> Callable[[object], str]:
@@ -213,36 +204,28 @@ def array(value: object) -> list[Any]:
 
 def names(value: object) -> tuple[str, ...]:
     """A list of different names, not empty."""
-    found = tuple(name(one) for one in array(value))
+    found = each(name)(value)
     if not found or len(set(found)) != len(found):
         raise ValueError(f"must be a list of different names, not {shown(list(found))}")
     return found
 
 
-def globs(value: object) -> tuple[str, ...]:
-    """Patterns of paths inside the repository."""
-    found = tuple(text(one) for one in array(value))
-    for one in found:
-        if one.startswith("/") or ".." in PurePosixPath(one).parts:
-            raise ValueError(f"must hold patterns relative to the repository, not {shown(one)}")
+def glob(value: object) -> str:
+    """A pattern of paths inside the repository."""
+    found = text(value)
+    if found.startswith("/") or ".." in PurePosixPath(found).parts:
+        raise ValueError(f"must hold patterns relative to the repository, not {shown(found)}")
     return found
 
 
-def checks(value: object) -> tuple[Check, ...]:
-    """Commands: texts, or tables of `run`, `kind`, `timeout_s` and `no_worse`."""
-    return tuple(check(one) for one in array(value))
-
-
 def check(value: object) -> Check:
-    """One command that judges a tree."""
+    """A command that judges a tree: a text, or a table of `run`, `kind`, `timeout_s` and `no_worse`."""
     if isinstance(value, str):
         return Check(text(value))
     if not isinstance(value, dict) or "run" not in value:
         raise ValueError('must hold commands: texts, or tables such as {run = "make lint", kind = "command"}')
-    unknown = sorted(set(value) - {"run", "kind", "timeout_s", "no_worse"})
-    if unknown:
-        raise ValueError(
-            f"has a table with the unknown key {shown(unknown[0])}; known are run, kind, timeout_s and no_worse"
-        )
+    if unknown := sorted(set(value) - {"run", "kind", "timeout_s", "no_worse"}):
+        known = "run, kind, timeout_s and no_worse"
+        raise ValueError(f"has a table with the unknown key {shown(unknown[0])}; known are {known}")
     kind = CheckKind(one_of(*CheckKind)(value.get("kind", "tests")))
     return Check(text(value["run"]), kind, number(value.get("timeout_s", 600)), flag(value.get("no_worse", False)))
