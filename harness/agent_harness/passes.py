@@ -146,8 +146,8 @@ def agreed(reports: Sequence[ReviewReport]) -> ReviewReport:
         return replace(whole, verdict=lost.verdict, exit=lost.exit, reason=f"{why}: {lost.reason}")
     ended = concluded(whole, why)
     if ended.verdict == "pass" and sum(report.verdict == "fail" for report in reports) * 2 > len(reports):
-        told = f"{why}: most fail the change, and no two agree why"
-        return replace(ended, verdict="inconclusive", exit=int(Exit.INCONCLUSIVE), reason=told)
+        reason = f"{why}: most fail the change, and no two agree why"
+        return replace(ended, verdict="inconclusive", exit=int(Exit.INCONCLUSIVE), reason=reason)
     return ended
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from agent_harness.audit.cost import TOKENS, Cost
 from agent_harness.errors import Exit
 from agent_harness.types import Event, dollars
 from agent_harness.types.kinds import Kind
 
 VERSION = 1
-USAGE = ("input", "output", "cache_read", "cache_write", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,59 +29,28 @@ class RunReport:
     diff: bytes = b""
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Sums of one role's (or the whole run's) model calls."""
-
-    calls: int = 0
-    steps: int = 0
-    nanousd: int = 0
-    seconds: float = 0.0
-    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(USAGE, 0))
-    routes: set[str] = field(default_factory=set)
-    prices: set[str] = field(default_factory=set)
-    unpriced: bool = False
-
-    def add(self, event: Event) -> None:
-        """Count one answered or failed call; a failed one costs what its event says, and is no step."""
-        data = event.data
-        self.calls += 1
-        self.nanousd += data.get("nanousd", 0)
-        self.seconds += data.get("seconds", 0.0)
-        for name in USAGE:
-            self.tokens[name] += data.get("usage", {}).get(name, 0)
-        if event.kind != Kind.MODEL_ANSWERED:
-            return
-        self.steps += 1
-        self.routes.add(f"{data['route']}: {data['model']}")
-        self.unpriced = self.unpriced or bool(data.get("unpriced"))
-        if data.get("prices"):
-            self.prices.add(str(data["prices"]))
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain data; seconds to the millisecond."""
-        return {
-            "calls": self.calls,
-            "steps": self.steps,
-            "tokens": dict(self.tokens),
-            "nanousd": self.nanousd,
-            "model_seconds": round(self.seconds, 3),
-            "routes": sorted(self.routes),
-            "prices": sorted(self.prices),
-            "unpriced": self.unpriced,
-        }
+def _sums(events: Sequence[Event]) -> tuple[Cost, dict[str, Any]]:
+    """What events add up to, and as plain data what of it are model calls; seconds to the millisecond."""
+    cost = sum(map(Cost.of, events), Cost())
+    answers = [event.data for event in events if event.kind == Kind.MODEL_ANSWERED]
+    return cost, {
+        "calls": cost.steps + cost.failed_calls,
+        "steps": cost.steps,
+        "tokens": {name: getattr(cost, name) for name in TOKENS},
+        "nanousd": cost.nanousd,
+        "model_seconds": round(cost.model_seconds, 3),
+        "routes": sorted({f"{data['route']}: {data['model']}" for data in answers}),
+        "prices": sorted({str(data["prices"]) for data in answers if data.get("prices")}),
+        "unpriced": any(data.get("unpriced") for data in answers),
+    }
 
 
 def build(events: Sequence[Event]) -> dict[str, Any]:
     """The receipt of a run from its events so far."""
     started = next(e for e in events if e.kind == Kind.RUN_STARTED)
-    calls = [e for e in events if e.kind in {Kind.MODEL_ANSWERED, Kind.MODEL_FAILED}]
-    commands = [e for e in events if e.kind == Kind.COMMAND_ENDED]
     workspace = next((e for e in events if e.kind == Kind.WORKSPACE_READY), None)
     candidate = next((e for e in reversed(events) if e.kind == Kind.CANDIDATE_CAPTURED), None)
-    whole = _Tally()
-    for event in calls:
-        whole.add(event)
+    cost, whole = _sums(events)
     return {
         "receipt": VERSION,
         "item": started.item,
@@ -92,7 +61,8 @@ def build(events: Sequence[Event]) -> dict[str, Any]:
         "files": candidate.data["files"] if candidate else 0,
         "roles": [_role(event, events) for event in events if event.kind == Kind.ROLE_ENDED],
         "gates": [
-            {key: e.data[key] for key in ("gate", "tree", "outcome", "reasons", "seconds")} | {"evidence": _evidence(e)}
+            {key: e.data[key] for key in ("gate", "tree", "outcome", "reasons", "seconds")}
+            | {"evidence": str(e.data.get("evidence", ""))}
             for e in events
             if e.kind == Kind.GATE_JUDGED
         ],
@@ -100,27 +70,18 @@ def build(events: Sequence[Event]) -> dict[str, Any]:
             {key: e.data[key] for key in ("purpose", "image")} for e in events if e.kind == Kind.SANDBOX_READY
         ],
         "answer": next((str(e.data["answer"]) for e in reversed(events) if e.kind == Kind.ANSWER_GIVEN), ""),
-        "totals": whole.as_json()
+        "totals": whole
         | {
-            "commands": len(commands),
-            "command_seconds": round(sum(e.data["seconds"] for e in commands), 3),
+            "commands": cost.commands,
+            "command_seconds": round(cost.command_seconds, 3),
             "seconds": round((events[-1].at_ms - started.at_ms) / 1000, 3),
         },
     }
 
 
-def _evidence(event: Event) -> str:
-    return str(event.data.get("evidence", ""))
-
-
 def _role(ended: Event, events: Sequence[Event]) -> dict[str, Any]:
     role_run = ended.data["role_run"]
     started = next(e for e in events if e.kind == Kind.ROLE_STARTED and e.data["role_run"] == role_run)
-    tally = _Tally()
-    for event in events:
-        inside = started.seq < event.seq < ended.seq
-        if inside and event.kind in {Kind.MODEL_ANSWERED, Kind.MODEL_FAILED}:
-            tally.add(event)
     return {
         "role": ended.data["role"],
         "role_run": role_run,
@@ -130,7 +91,7 @@ def _role(ended: Event, events: Sequence[Event]) -> dict[str, Any]:
         "prompts": started.data["prompts"],
         "limits": started.data["limits"],
         "seconds": ended.data["seconds"],
-        **tally.as_json(),
+        **_sums([event for event in events if started.seq < event.seq < ended.seq])[1],
     }
 
 

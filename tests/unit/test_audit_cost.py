@@ -42,5 +42,13 @@ def test_groups_add_up_to_the_whole():
     assert set(tally(EVENTS, of_item)) == {"i1", "i2"}
 
 
+def test_what_has_no_price_is_counted_apart_and_tokens_of_a_billed_failure_are_counted_too():
+    free = event(Kind.MODEL_ANSWERED, nanousd=0, unpriced=True, usage={"input": 2})  # as the client writes it
+    lost = event(Kind.MODEL_FAILED, nanousd=5, usage={"input": 3, "output": 1})
+    assert tally([free, lost])[""] == Cost(
+        steps=1, failed_calls=1, input=5, output=1, nanousd=5, unpriced=1, dangling=-2
+    )  # fmt: skip
+
+
 def test_nothing_costs_nothing():
     assert tally([event(Kind.RUN_STARTED)]) == {}

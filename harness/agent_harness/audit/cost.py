@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Self
 
 from agent_harness.types import Event, Spend
 from agent_harness.types.kinds import Kind
+
+TOKENS = ("input", "output", "cache_read", "cache_write", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,69 +46,35 @@ class Cost:
     @classmethod
     def of(cls, event: Event) -> Self:
         """What one event adds; nothing for most."""
-        made = _COUNTED.get(event.kind)
-        return cls(**made(event)) if made else cls()
+        data, kind = event.data, event.kind
+        seconds = float(data.get("seconds") or 0.0)
+        match kind:
+            case Kind.MODEL_ASKED | Kind.COMMAND_STARTED:
+                return cls(dangling=1)
+            case Kind.COMMAND_ENDED:
+                return cls(commands=1, dangling=-1, command_seconds=seconds)
+            case Kind.MODEL_ANSWERED | Kind.MODEL_FAILED:
+                usage, nanousd = data.get("usage") or {}, data.get("nanousd")
+                sums: dict[str, Any] = {name: int(usage.get(name) or 0) for name in TOKENS}
+                sums["steps" if kind == Kind.MODEL_ANSWERED else "failed_calls"] = 1
+                unpriced = int(nanousd is None or bool(data.get("unpriced")))
+                return cls(**sums, nanousd=nanousd or 0, unpriced=unpriced, model_seconds=seconds, dangling=-1)
+        return cls()
 
 
 def tally(events: Iterable[Event], by: Callable[[Event], str] = lambda _: "") -> dict[str, Cost]:
     """The sums per group; `by` is `of_item`, `of_run`, `of_role`, or any other name for an event's group."""
     sums: dict[str, Cost] = {}
     for event in events:
-        cost = Cost.of(event)
-        if cost != _NOTHING:
-            key = by(event)
-            sums[key] = sums.get(key, _NOTHING) + cost
+        if (cost := Cost.of(event)) != Cost():
+            sums[by(event)] = sums.get(by(event), Cost()) + cost
     return sums
 
 
-def of_item(event: Event) -> str:
-    """Groups by item."""
-    return event.item
-
-
-def of_run(event: Event) -> str:
-    """Groups by run."""
-    return event.run
+of_item, of_run = attrgetter("item"), attrgetter("run")
+"""Group by item, and by run."""
 
 
 def of_role(event: Event) -> str:
     """Groups by role; a command counts for the role run or gate that it ran in."""
     return str(event.data.get("role") or event.data.get("where") or "")
-
-
-def _answered(event: Event) -> dict[str, Any]:
-    usage = event.data.get("usage") or {}
-    tokens = {name: int(usage.get(name) or 0) for name in _TOKENS}
-    return {"steps": 1, "dangling": -1, **tokens, **_money(event), "model_seconds": _seconds(event)}
-
-
-def _failed(event: Event) -> dict[str, Any]:
-    return {"failed_calls": 1, "dangling": -1, **_money(event), "model_seconds": _seconds(event)}
-
-
-def _ran(event: Event) -> dict[str, Any]:
-    return {"commands": 1, "dangling": -1, "command_seconds": _seconds(event)}
-
-
-def _begun(_: Event) -> dict[str, Any]:
-    return {"dangling": 1}
-
-
-def _money(event: Event) -> dict[str, Any]:
-    nanousd = event.data.get("nanousd")
-    return {"unpriced": 1} if nanousd is None else {"nanousd": int(nanousd)}
-
-
-def _seconds(event: Event) -> float:
-    return float(event.data.get("seconds") or 0.0)
-
-
-_NOTHING = Cost()
-_TOKENS = ("input", "output", "cache_read", "cache_write", "reasoning")
-_COUNTED: dict[str, Callable[[Event], dict[str, Any]]] = {
-    Kind.MODEL_ASKED: _begun,
-    Kind.MODEL_ANSWERED: _answered,
-    Kind.MODEL_FAILED: _failed,
-    Kind.COMMAND_STARTED: _begun,
-    Kind.COMMAND_ENDED: _ran,
-}

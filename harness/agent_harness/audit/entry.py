@@ -24,6 +24,11 @@ def sealed(event: Event) -> Event:
     return replace(event, leaf=leaf_hash(canonical(entry).encode()).hex())
 
 
+def row_of(event: Event) -> dict[str, Any]:
+    """An event as its row."""
+    return {field.name: getattr(event, field.name) for field in fields(event)} | {"data": canonical(event.data)}
+
+
 def event_of(row: Any) -> Event:
     """An event from its row. Raises ValueError when its data is no JSON."""
     return Event(row.seq, row.at_ms, row.kind, row.item, row.run, _parse(row.data), row.leaf)

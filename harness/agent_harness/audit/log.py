@@ -8,14 +8,14 @@ from typing import Any
 from sqlalchemy import Connection, Select, select
 
 from agent_harness.audit import merkle
-from agent_harness.audit.entry import BODIES, clean_body, clean_data, event_of, pack, sealed, unpack
+from agent_harness.audit.entry import BODIES, clean_body, clean_data, event_of, pack, row_of, sealed, unpack
 from agent_harness.audit.verify import problems
 from agent_harness.errors import AuditError, StoreFault, UsageError
 from agent_harness.ports import Clock, Recorder
 from agent_harness.store import Store
 from agent_harness.store.insert import insert_missing
 from agent_harness.store.tables import AUDIT_HEAD, BLOB, EVENT
-from agent_harness.types import JSON, Event, canonical
+from agent_harness.types import JSON, Event
 from agent_harness.types.kinds import Kind
 
 UNSYNCED = frozenset(
@@ -79,19 +79,12 @@ class AuditLog:
         self._listeners.append(listener)
 
     def events(
-        self,
-        *,
-        item: str | None = None,
-        run: str | None = None,
-        kinds: Collection[str] | None = None,
-        after: int = 0,
+        self, *, item: str | None = None, run: str | None = None, kinds: Collection[str] | None = None, after: int = 0
     ) -> list[Event]:
         """The events with `seq` above `after` that match, in order."""
         query: Select[Any] = select(EVENT).where(EVENT.c.seq > after).order_by(EVENT.c.seq)
-        if item is not None:
-            query = query.where(EVENT.c.item == item)
-        if run is not None:
-            query = query.where(EVENT.c.run == run)
+        for column, wanted in (EVENT.c.item, item), (EVENT.c.run, run):
+            query = query if wanted is None else query.where(column == wanted)
         if kinds is not None:
             query = query.where(EVENT.c.kind.in_([str(kind) for kind in kinds]))
         with self._store.read() as tx:
@@ -137,24 +130,11 @@ class AuditLog:
             return problems(tx, _head(tx), checkpoints)
 
     def _write(self, tx: Connection, record: tuple[str, str, str, JSON], blobs: list[dict[str, Any]]) -> Event:
-        kind, item, run, data = record
         size, peaks = _head(tx)
-        at_ms = self._clock.now_ms()
-        event = sealed(Event(size + 1, at_ms, kind, item, run, data, leaf=""))
+        event = sealed(Event(size + 1, self._clock.now_ms(), *record, leaf=""))
         if blobs:
             insert_missing(tx, BLOB, blobs)
-        tx.execute(
-            EVENT.insert(),
-            {
-                "seq": event.seq,
-                "at_ms": at_ms,
-                "kind": kind,
-                "item": item,
-                "run": run,
-                "data": canonical(data),
-                "leaf": event.leaf,
-            },
-        )
+        tx.execute(EVENT.insert(), row_of(event))
         grown = merkle.grow(peaks, size, bytes.fromhex(event.leaf))
         tx.execute(AUDIT_HEAD.update().values(size=event.seq, peaks=" ".join(peak.hex() for peak in grown)))
         if self._listeners:

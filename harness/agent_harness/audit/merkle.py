@@ -7,7 +7,7 @@ Appending touches only these, at most 64 hashes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 EMPTY = hashlib.sha256(b"").digest()
 """The root of a log without entries."""
@@ -63,20 +63,17 @@ def inclusion(index: int, leaves: Sequence[bytes]) -> list[bytes]:
 
 def included(leaf: bytes, index: int, size: int, proof: Sequence[bytes], expected: bytes) -> bool:
     """Whether the proof shows `leaf` at `index` in the log of `size` entries with the root `expected`."""
-    if not 0 <= index < size:
-        return False
-    here, position, last = leaf, index, size - 1
-    for other in proof:
-        if last == 0:
-            return False
-        if position & 1 or position == last:
-            here = node_hash(other, here)
-            while position and not position & 1:
-                position, last = position >> 1, last >> 1
-        else:
-            here = node_hash(here, other)
-        position, last = position >> 1, last >> 1
-    return last == 0 and here == expected
+    path = list(proof)
+
+    def above(index: int, size: int) -> bytes:
+        if size == 1:
+            return leaf
+        half, other = _split(size), path.pop()
+        if index < half:
+            return node_hash(above(index, half), other)
+        return node_hash(other, above(index - half, size - half))
+
+    return 0 <= index < size and _shown(lambda: above(index, size) == expected and not path)
 
 
 def consistency(old: int, leaves: Sequence[bytes]) -> list[bytes]:
@@ -86,28 +83,29 @@ def consistency(old: int, leaves: Sequence[bytes]) -> list[bytes]:
 
 def consistent(old: int, size: int, proof: Sequence[bytes], old_root: bytes, new_root: bytes) -> bool:
     """Whether the proof shows that the log of `size` entries begins with the log of `old` entries."""
-    if old == size:
-        return not proof and old_root == new_root
-    if not 0 < old < size:
+    path = list(proof)
+
+    def above(old: int, size: int, *, whole: bool) -> tuple[bytes, bytes]:
+        """The roots of the old entries and of all, of one subtree."""
+        if old == size:
+            known = old_root if whole else path.pop()
+            return known, known
+        half, other = _split(size), path.pop()
+        if old <= half:
+            before, after = above(old, half, whole=whole)
+            return before, node_hash(after, other)
+        before, after = above(old - half, size - half, whole=False)
+        return node_hash(other, before), node_hash(other, after)
+
+    return 0 < old <= size and _shown(lambda: above(old, size, whole=True) == (old_root, new_root) and not path)
+
+
+def _shown(check: Callable[[], bool]) -> bool:
+    """What a proof shows; one that is too short shows nothing."""
+    try:
+        return check()
+    except IndexError:
         return False
-    path = list(proof) if old & (old - 1) else [old_root, *proof]
-    position, last = old - 1, size - 1
-    while position & 1:
-        position, last = position >> 1, last >> 1
-    if not path:
-        return False
-    before = after = path[0]
-    for other in path[1:]:
-        if last == 0:
-            return False
-        if position & 1 or position == last:
-            before, after = node_hash(other, before), node_hash(other, after)
-            while position and not position & 1:
-                position, last = position >> 1, last >> 1
-        else:
-            after = node_hash(after, other)
-        position, last = position >> 1, last >> 1
-    return last == 0 and before == old_root and after == new_root
 
 
 def _subproof(old: int, leaves: Sequence[bytes], *, whole: bool) -> list[bytes]:

@@ -24,7 +24,8 @@ def problems(
     named: dict[str, int] = {}
     count = 0
     for row in tx.execute(select(EVENT).order_by(EVENT.c.seq)).yield_per(1000):
-        found += _gap(row.seq, count + 1)
+        if row.seq != count + 1:
+            found.append(f"event {row.seq}: number {count + 1} is expected here")
         found += _event(row, named)
         leaf = bytes.fromhex(row.leaf) if _is_hash(row.leaf) else merkle.EMPTY
         grown = merkle.grow(grown, count, leaf)
@@ -37,10 +38,6 @@ def problems(
         found.append("the root of the head is not the root of the events")
     found += [f"a log of {known_size} events was known, there are {count}" for known_size in known]
     return found + _bodies(tx, named)
-
-
-def _gap(seq: int, expected: int) -> list[str]:
-    return [] if seq == expected else [f"event {seq}: number {expected} is expected here"]
 
 
 def _event(row: Any, named: dict[str, int]) -> list[str]:
