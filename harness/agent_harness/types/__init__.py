@@ -3,107 +3,11 @@
 Units are in the names: `_ms` are milliseconds since the epoch, `_s` are seconds, money is an integer of
 nano-dollars (1 USD = 1_000_000_000), so that sums are exact. A price is always rounded up.
 """
+# ruff: noqa: F403 - every public name of these files is one of the nouns, and is listed where it is defined
 
-from agent_harness.types.base import JSON, NANO, canonical, digest, dollars
-from agent_harness.types.box import (
-    Command,
-    CommandEnd,
-    CommandResult,
-    ImagePlan,
-    Mode,
-    Mount,
-    SandboxSpec,
-    Service,
-    endpoint,
-)
-from agent_harness.types.judged import (
-    Candidate,
-    Change,
-    Ended,
-    GateOutcome,
-    GateResult,
-    Refusal,
-    Role,
-    RoleResult,
-)
-from agent_harness.types.talk import (
-    Finish,
-    Message,
-    ModelRequest,
-    Reply,
-    ToolCall,
-    ToolSpec,
-    Usage,
-)
-from agent_harness.types.verdict import (
-    Disposition,
-    Proof,
-    ReviewClaim,
-    ReviewFinding,
-    ReviewReport,
-    Support,
-)
-from agent_harness.types.work import (
-    Allowance,
-    Check,
-    CheckKind,
-    Claim,
-    Deliverable,
-    Event,
-    Item,
-    ItemState,
-    Limits,
-    NewItem,
-    Settlement,
-    Spend,
-)
-
-__all__ = [
-    "JSON",
-    "NANO",
-    "Allowance",
-    "Candidate",
-    "Change",
-    "Check",
-    "CheckKind",
-    "Claim",
-    "Command",
-    "CommandEnd",
-    "CommandResult",
-    "Deliverable",
-    "Disposition",
-    "Ended",
-    "Event",
-    "Finish",
-    "GateOutcome",
-    "GateResult",
-    "ImagePlan",
-    "Item",
-    "ItemState",
-    "Limits",
-    "Message",
-    "Mode",
-    "ModelRequest",
-    "Mount",
-    "NewItem",
-    "Proof",
-    "Refusal",
-    "Reply",
-    "ReviewClaim",
-    "ReviewFinding",
-    "ReviewReport",
-    "Role",
-    "RoleResult",
-    "SandboxSpec",
-    "Service",
-    "Settlement",
-    "Spend",
-    "Support",
-    "ToolCall",
-    "ToolSpec",
-    "Usage",
-    "canonical",
-    "digest",
-    "dollars",
-    "endpoint",
-]
+from agent_harness.types.base import *
+from agent_harness.types.box import *
+from agent_harness.types.judged import *
+from agent_harness.types.talk import *
+from agent_harness.types.verdict import *
+from agent_harness.types.work import *
