@@ -6,25 +6,13 @@ needs a migration; a test compares a fresh schema with an upgraded one.
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    DDL,
-    BigInteger,
-    CheckConstraint,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    PrimaryKeyConstraint,
-    String,
-    Table,
-    Text,
-    event,
-    text,
-)
+from collections.abc import Iterator
+from typing import Any
 
-METADATA = MetaData(
+import sqlalchemy as sa
+from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, Table, Text, event, text
+
+METADATA = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -35,12 +23,16 @@ METADATA = MetaData(
 )
 
 _STATES = "'ready', 'claimed', 'delivering', 'held', 'blocked', 'done', 'failed', 'exhausted', 'cancelled'"
-_ACTIVE = "state IN ('claimed', 'delivering')"
 
 
 def texts(*names: str) -> list[Column[str]]:
     """Columns of text, none of them NULL."""
     return [Column(name, Text, nullable=False) for name in names]
+
+
+def of_item(name: str = "item", *, index: bool = False) -> Column[str]:
+    """The column of an item's id, a part of the row's own name."""
+    return Column(name, Text, sa.ForeignKey("item.id"), primary_key=True, index=index)
 
 
 def numbers(*names: str, big: bool = True) -> list[Column[int]]:
@@ -64,28 +56,28 @@ ITEM = Table(
     *numbers("created_ms", "updated_ms"),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
 )
-Index(
-    "ix_item_claim",
-    text("priority DESC"),
-    ITEM.c.not_before_ms,
-    ITEM.c.position,
-    sqlite_where=text("state = 'ready'"),
-    postgresql_where=text("state = 'ready'"),
-)
-Index("ix_item_lease", ITEM.c.expires_ms, sqlite_where=text(_ACTIVE), postgresql_where=text(_ACTIVE))
+
+
+def _partial(name: str, where: str, *columns: Any) -> None:
+    """An index over those items alone that a condition holds for."""
+    Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
+_partial("ix_item_claim", "state = 'ready'", text("priority DESC"), ITEM.c.not_before_ms, ITEM.c.position)
+_partial("ix_item_lease", "state IN ('claimed', 'delivering')", ITEM.c.expires_ms)
 
 DEPENDENCY = Table(
     "dependency",
     METADATA,
-    Column("item", Text, ForeignKey("item.id"), primary_key=True),
-    Column("needs", Text, ForeignKey("item.id"), primary_key=True, index=True),
+    of_item(),
+    of_item("needs", index=True),
     Column("ordinal", Integer, nullable=False),  # as the person wrote them
 )
 
 WANTED = Table(  # a dependency on a key that no item has yet
     "wanted",
     METADATA,
-    Column("item", Text, ForeignKey("item.id"), primary_key=True),
+    of_item(),
     Column("key", Text, primary_key=True, index=True),
     Column("ordinal", Integer, nullable=False),
 )
@@ -93,14 +85,14 @@ WANTED = Table(  # a dependency on a key that no item has yet
 ANSWER = Table(
     "answer",
     METADATA,
-    Column("item", Text, ForeignKey("item.id"), primary_key=True),
+    of_item(),
     Column("digest", Text, nullable=False),  # of a body in `blob`
 )
 
 ATTEMPT = Table(
     "attempt",
     METADATA,
-    Column("item", Text, ForeignKey("item.id"), primary_key=True),
+    of_item(),
     Column("generation", BigInteger, primary_key=True),
     *texts("token", "run", "worker"),
     *numbers("started_ms"),
@@ -114,7 +106,7 @@ EVENT = Table(
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
     *numbers("at_ms"),
     *texts("kind", "item", "run", "data"),  # data: canonical JSON
-    Column("leaf", String(64), nullable=False),
+    Column("leaf", sa.String(64), nullable=False),
     Index(None, "item", "seq"),
     Index(None, "run", "seq"),
 )
@@ -124,7 +116,7 @@ BLOB = Table(
     METADATA,
     Column("digest", Text, primary_key=True),
     *numbers("size"),
-    Column("content", LargeBinary, nullable=False),  # zlib
+    Column("content", sa.LargeBinary, nullable=False),  # zlib
 )
 
 VERDICT = Table(
@@ -165,26 +157,23 @@ RESERVATION = Table(
 VERSION = Table(
     "alembic_version",
     METADATA,
-    Column("version_num", String(32), nullable=False),
-    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+    Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 
 
-def append_only(table: str) -> dict[str, list[str]]:
-    """The statements, by dialect, with which the database itself refuses to change or remove a table's rows."""
-    name = f"{table}_append_only"
-    aborts = f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
-    sqlite = [f"CREATE TRIGGER {name}_{verb} BEFORE {verb} ON {table} {aborts}" for verb in ("update", "delete")]
-    raises = f"BEGIN RAISE EXCEPTION '{table} is append-only'; END"
-    postgresql = [
-        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ {raises} $$",
-        f"CREATE TRIGGER {name} BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} EXECUTE FUNCTION {name}()",
-    ]
-    return {"sqlite": sqlite, "postgresql": postgresql}
+def _append_only(table: str) -> Iterator[tuple[str, str]]:
+    """Statements, each after its dialect, by which the database itself refuses to change or remove a table's rows."""
+    name, says = f"{table}_append_only", f"'{table} is append-only'"
+    for verb in ("update", "delete"):
+        act = f"BEGIN SELECT RAISE(ABORT, {says}); END"
+        yield "sqlite", f"CREATE TRIGGER {name}_{verb} BEFORE {verb} ON {table} {act}"
+    body = f"$$ BEGIN RAISE EXCEPTION {says}; END $$"
+    yield "postgresql", f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS {body}"
+    verbs = "UPDATE OR DELETE OR TRUNCATE"
+    yield "postgresql", f"CREATE TRIGGER {name} BEFORE {verbs} ON {table} EXECUTE FUNCTION {name}()"
 
 
 for _table in (EVENT, BLOB):
-    for _dialect, _statements in append_only(_table.name).items():
-        for _statement in _statements:
-            _ddl = DDL(_statement).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]
-            event.listen(_table, "after_create", _ddl)
+    for _dialect, _statement in _append_only(_table.name):
+        event.listen(_table, "after_create", sa.DDL(_statement).execute_if(dialect=_dialect))  # type: ignore[no-untyped-call]
