@@ -249,12 +249,12 @@ def _text(value: Any) -> tuple[str, bool]:
     return "\n".join(lines), bool(odd)
 
 
-def need_checks(items: Sequence[NewItem]) -> None:
+def need_checks(items: Sequence[NewItem], way_out: str) -> None:
     """Raises UsageError where nothing could judge an item of a project that has no checks."""
     changes = [one for one in items if not one.done and one.deliverable is Deliverable.CHANGE and one.checks is None]
     if changes:
         raise UsageError(
             f"the item {changes[0].title!r} has no checks and neither has the project",
             why="nothing could tell whether a change is right",
-            next="set project.checks in harness.toml, or name checks in the plan",
+            next=f"{way_out}, or set project.checks in harness.toml",
         )

@@ -62,9 +62,9 @@ class Cost:
         return cls()
 
 
-def tally(events: Iterable[Event], by: Callable[[Event], str] = lambda _: "") -> dict[str, Cost]:
+def tally(events: Iterable[Event], by: Callable[[Event], Any] = lambda _: "") -> dict[Any, Cost]:
     """The sums per group; `by` is `of_item`, `of_run`, `of_role`, or any other name for an event's group."""
-    sums: dict[str, Cost] = {}
+    sums: dict[Any, Cost] = {}
     for event in events:
         if (cost := Cost.of(event)) != Cost():
             sums[by(event)] = sums.get(by(event), Cost()) + cost

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agent_harness.cli.events import event_line
 from agent_harness.cli.opening import Db, Json, Sets, noun, opened
-from agent_harness.cli.output import emit, plain, say, table, when
+from agent_harness.cli.output import emit, say, table, when
 from agent_harness.errors import Exit, UsageError
 from agent_harness.types import Event, dollars
 from agent_harness.types.kinds import Kind
@@ -55,9 +56,10 @@ def show(target: Target = None, *, body: Body = False, sets: Sets = None, db: Db
     """Print events."""
     with opened(sets, db) as app_:
         events = of_target(app_, target)
-        bodies = {event.seq: dict(bodies_of(app_, event)) for event in events} if body else {}
-    data = [plain(event) | ({"bodies": plain(bodies[event.seq])} if body else {}) for event in events]
-    emit(data, as_json, "\n".join(text for event in events for text in told(event, bodies.get(event.seq, {}))))
+        named = {event.seq: event.data.get("bodies", ()) if body else () for event in events}
+        bodies = {one.seq: {name: app_.audit.body(one.data[name]) for name in named[one.seq]} for one in events}
+    data = [asdict(event) | ({"bodies": bodies[event.seq]} if body else {}) for event in events]
+    emit(data, as_json, "\n".join(text for event in events for text in told(event, bodies[event.seq])))
 
 
 def told(event: Event, bodies: dict[str, bytes]) -> Iterator[str]:
@@ -78,12 +80,6 @@ def of_target(app_: App, target: str | None) -> list[Event]:
     return list(events)
 
 
-def bodies_of(app_: App, event: Event) -> Iterator[tuple[str, bytes]]:
-    """The bodies that were stored with an event, by name."""
-    for name in event.data.get("bodies", ()):
-        yield name, app_.audit.body(event.data[name])
-
-
 @app.command()
 def cost(target: Target = None, *, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
     """Print what each item and role cost. Sums of all calls, failed ones included."""
@@ -92,10 +88,10 @@ def cost(target: Target = None, *, sets: Sets = None, db: Db = None, as_json: Js
         from agent_harness.audit.cost import of_role
 
         calls = [event for event in of_target(app_, target) if event.kind in CALLS]
-    sums = tally(calls, lambda event: f"{event.item}\n{of_role(event)}")
+    sums = tally(calls, lambda event: (event.item, of_role(event)))
     whole = sum(sums.values(), Cost())
-    rows = [(*name.split("\n"), *cells(one)) for name, one in sums.items()]
-    data = [dict(zip(("item", "role"), name.split("\n"), strict=True)) | plain(one) for name, one in sums.items()]
+    rows = [(item, role, *cells(one)) for (item, role), one in sums.items()]
+    data = [{"item": item, "role": role, **asdict(one)} for (item, role), one in sums.items()]
     head = ("ITEM", "ROLE", "ANSWERS", "FAILED", "OPEN", "TOKENS IN", "TOKENS OUT", "COST")
     emit({"rows": data, "total": whole}, as_json, table(head, [*rows, ("total", "", *cells(whole))]))
 

@@ -50,19 +50,10 @@ CLICK_ERROR: type[Exception] = next(one for one in typer.BadParameter.__mro__ if
 HELP = "Queue work for a repository: bounded agent loops do it in a sandbox; what every gate passed is delivered."
 
 app = group(HELP, EPILOG)
-app.command("demo")(demo.demo)
-app.command("init")(init.init)
-app.command("doctor")(doctor.doctor)
-app.add_typer(queue.app, name="queue")
-app.command("run")(run.run)
-app.command("review")(review.review)
-app.command("survey")(survey.survey)
-app.command("assess")(survey.assess)
-app.add_typer(audit.app, name="audit")
-app.add_typer(config.app, name="config")
-app.add_typer(prices.app, name="prices")
-app.command("guard")(guard.guard)
-app.add_typer(bench.app, name="bench")
+for command in (demo.demo, init.init, doctor.doctor, run.run, review.review, survey.survey, survey.assess, guard.guard):
+    app.command()(command)
+for module in (queue, audit, config, prices, bench):
+    app.add_typer(module.app, name=module.__name__.rpartition(".")[2])
 
 
 @app.command()

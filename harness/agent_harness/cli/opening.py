@@ -17,18 +17,13 @@ if TYPE_CHECKING:
     from agent_harness.app import App
     from agent_harness.config import Loaded
 
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-Sets: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set a configuration key, such as limits.usd=2.50. Repeatable."),
-]
-Db: TypeAlias = Annotated[
-    str | None, typer.Option("--db", metavar="URL", help="Database instead of the project's own SQLite file.")
-]
-
+opt = typer.Option
 Text: TypeAlias = str | None
 Texts: TypeAlias = list[str] | None
-opt = typer.Option
+KEY_VALUE = "Set a configuration key, such as limits.usd=2.50. Repeatable."
+Json: TypeAlias = Annotated[bool, opt("--json", help="Print the result as JSON on stdout.")]
+Sets: TypeAlias = Annotated[Texts, opt("--set", metavar="KEY=VALUE", help=KEY_VALUE)]
+Db: TypeAlias = Annotated[Text, opt("--db", metavar="URL", help="Database instead of the project's own SQLite file.")]
 
 TEXT_LIMIT = 256 << 10
 """Bytes of a brief: it goes into prompts."""

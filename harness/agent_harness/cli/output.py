@@ -11,10 +11,12 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from pathlib import Path
 from typing import Any, TextIO
 
 from agent_harness.errors import HarnessError
@@ -110,6 +112,24 @@ def room(used: int) -> int:
     """Columns that are left on a line of the terminal; 160 where stdout is none, and 24 on a narrow one."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     return max(24, shutil.get_terminal_size((160, 24)).columns - used) if terminal else 160
+
+
+def write_whole(path: Path, text: str, *, over: bool) -> None:
+    """Write a file whole or not at all, without following a link in its place; `over` one that is there. Raises
+    OSError."""
+    number, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(number)
+        Path(name).chmod(0o644)
+        if over:
+            Path(name).replace(path)
+        else:
+            path.hardlink_to(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 def bounds(limits: Limits) -> str:

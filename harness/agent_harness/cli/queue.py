@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,7 @@ from agent_harness.cli.events import event_line
 from agent_harness.cli.opening import Db, Json, Sets, Text, Texts, noun, opened, opt, readable, text_from
 from agent_harness.cli.output import bounds, emit, line, plain, say, table, when
 from agent_harness.errors import UsageError
-from agent_harness.types import JSON, NANO, Allowance, Check, CheckKind, Deliverable, Item, ItemState, Limits, NewItem
+from agent_harness.types import JSON, Allowance, Check, CheckKind, Deliverable, Item, ItemState, Limits, NewItem
 
 if TYPE_CHECKING:
     from agent_harness.config import Config
@@ -45,9 +44,7 @@ def add(  # noqa: PLR0913 - one parameter per option
     allow: Annotated[list[Allowance] | None, opt(help="What the change may do all the same. Repeatable.")] = None,
     allow_path: Annotated[Texts, opt(metavar="GLOB", help="Protected paths it may touch. Repeatable.")] = None,
     id: Annotated[Text, opt("--id", metavar="ID", help="The item's id, instead of a made one.")] = None,
-    answer: Annotated[
-        bool, opt("--answer", help="It ends in a cited answer, not in a change, without checks.")
-    ] = False,
+    answer: Annotated[bool, opt("--answer", help="It ends in a cited answer, not in a change; no checks.")] = False,
     sets: Sets = None,
     db: Db = None,
     as_json: Json = False,
@@ -73,12 +70,10 @@ def add(  # noqa: PLR0913 - one parameter per option
     if seconds is not None and not 0 < seconds < float("inf"):
         raise UsageError("--seconds must be a number above 0")
     with opened(sets, db) as app_:
-        if not answer and new.checks is None and not app_.config.project.checks:
-            raise UsageError(
-                f"the item {new.title!r} has no checks and neither has the project",
-                why="nothing could tell whether a change is right",
-                next='give --check "python -m pytest", or set project.checks in harness.toml',
-            )
+        if not app_.config.project.checks:
+            from agent_harness import importing
+
+            importing.need_checks([new], 'give --check "python -m pytest"')
         limits = limited(app_.config, steps=steps, tokens=tokens, nanousd=money, seconds=seconds)
         item, fresh = app_.queue.add(replace(new, limits=limits))
     say(f"queued {item.id} ({item.state})" if fresh else f"already queued by this key as {item.id} ({item.state})")
@@ -96,13 +91,13 @@ def ceiling(usd: str | None) -> int | None:
     """Dollars as nano-dollars, rounded down. Raises UsageError."""
     if usd is None:
         return None
+    from agent_harness.config.shape import nano
+    from agent_harness.config.values import usd_ceiling
+
     try:
-        found = Decimal(usd)
-    except InvalidOperation:
-        found = Decimal(0)
-    if not found.is_finite() or not Decimal("1e-9") <= found <= 1_000_000:
-        raise UsageError(f"--usd must be US dollars above 0, such as 2.50, not {usd!r}")
-    return int(found * NANO)
+        return nano(usd_ceiling(usd))
+    except ValueError as error:
+        raise UsageError(f"--usd {error}") from None
 
 
 def limited(config: Config, **given: Any) -> Limits | None:
@@ -168,10 +163,7 @@ def import_items(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A plan, a checklist, or issues as JSON; - is stdin.")],
     *,
     dry_run: Annotated[bool, opt("--dry-run", help="Say what would be queued; queue nothing.")] = False,
-    done: Annotated[
-        list[str] | None,
-        opt(metavar="ID", help="Import this item as done, by its id in the file. Repeatable."),
-    ] = None,
+    done: Annotated[Texts, opt(metavar="ID", help="Import this item as done, by its id there. Repeatable.")] = None,
     sets: Sets = None,
     db: Db = None,
     as_json: Json = False,
@@ -186,7 +178,7 @@ def import_items(
         known = {one.key: one for one in items}
         new = importing.new_items(source, name, done=done or (), taken={one.id for one in items})
         if not app_.config.project.checks:
-            importing.need_checks([one for one in new if one.key not in known])
+            importing.need_checks([one for one in new if one.key not in known], "name checks in the plan")
         placed = dict(zip(new, app_.queue.add_all(new), strict=True)) if not dry_run else {}
         asked = [known[one.key] for one in new if one.done and one.key in known]
     rows = [row(one, placed[one] if placed else (known.get(one.key), one.key not in known)) for one in new]
@@ -232,16 +224,14 @@ def done(
 def retry(item: Id, *, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
     """Make an item ready again. Its counters start anew, the reason of its last end stays known."""
     with opened(sets, db) as app_:
-        app_.queue.retry(item)
-        moved(app_.queue.get(item), as_json)
+        moved(app_.queue.retry(item), as_json)
 
 
 @app.command()
 def cancel(item: Id, *, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
     """Take an item out of the queue."""
     with opened(sets, db) as app_:
-        app_.queue.cancel(item)
-        moved(app_.queue.get(item), as_json)
+        moved(app_.queue.cancel(item), as_json)
 
 
 def moved(item: Item, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from agent_harness.cli import signals
 from agent_harness.cli.events import Progress
 from agent_harness.cli.opening import Db, Json, Sets, Text, Texts, here, need_repository, opt, text_from
-from agent_harness.cli.output import bounds, emit, put, say
+from agent_harness.cli.output import bounds, emit, put, say, write_whole
 from agent_harness.cli.run import Record, Replay, code, need_recording
 from agent_harness.errors import Exit, HarnessError, UsageError
 from agent_harness.types import ReviewReport, dollars
@@ -31,9 +31,7 @@ Out = tuple[str, Path | None]
 """A format, and the file it goes to: None is stdout."""
 
 
-Patch = Annotated[
-    Path | None, opt(metavar="FILE", exists=True, dir_okay=False, help="A patch of the base, instead of --head.")
-]
+PATCH = opt(metavar="FILE", exists=True, dir_okay=False, help="A patch of the base, instead of --head.")
 Severity = StrEnum("Severity", {"P0": "P0", "P1": "P1", "P2": "P2", "P3": "P3"})
 """How grave a finding is; P0 is the gravest."""
 
@@ -42,7 +40,7 @@ def review(  # noqa: PLR0913 - one parameter per option
     *,
     base: Annotated[str, opt(metavar="REF", help="What the change is made to.")] = "HEAD^",
     head: Annotated[str, opt(metavar="REF", help="The change.")] = "HEAD",
-    patch: Patch = None,
+    patch: Annotated[Path | None, PATCH] = None,
     claims: Annotated[Text, opt(metavar="FILE", help="What the change says of itself, told late; - is stdin.")] = None,
     fail_on: Annotated[Severity | None, opt(help="Fail on this grave or graver, not on what is blocking.")] = None,
     format: Annotated[Texts, opt(metavar="FORMAT[=PATH]", help=FORMATS)] = None,
@@ -124,11 +122,7 @@ def publish(report: ReviewReport, outs: Sequence[Out], root: str) -> None:
                     with Path(os.environ.get(place) or os.devnull).open("a", encoding="utf-8") as file:
                         file.write(text)
                 elif path:
-                    number, fresh = tempfile.mkstemp(dir=path.parent)
-                    with open(number, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-                        file.write(text.rstrip("\n") + "\n")
-                    Path(fresh).chmod(0o644)
-                    Path(fresh).replace(path)
+                    write_whole(path, text.rstrip("\n") + "\n", over=True)
                 else:
                     put(sys.stdout, text)
             except OSError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +11,8 @@ import typer
 
 from agent_harness.cli import signals
 from agent_harness.cli.events import Progress
-from agent_harness.cli.opening import Db, Json, Sets, opened, readable, text_from
-from agent_harness.cli.output import emit, line, say
+from agent_harness.cli.opening import Db, Json, Sets, opened, opt, readable, text_from
+from agent_harness.cli.output import emit, line, say, write_whole
 from agent_harness.cli.queue import cited, named
 from agent_harness.cli.run import Record, Replay, code, need_recording
 from agent_harness.errors import UsageError
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from agent_harness.asking import Asked
     from agent_harness.plans import PlanItem
 
-Base = Annotated[str | None, typer.Option(metavar="REF", help="What is looked at, instead of project.base.")]
+Base = Annotated[str | None, opt(metavar="REF", help="What is looked at, instead of project.base.")]
 QUEUED_BY_HAND = "nothing was changed; what is right, a person says:"
 
 
@@ -31,10 +30,8 @@ def survey(  # noqa: PLR0913 - one parameter per option
     objective: Annotated[str, typer.Argument(metavar="OBJECTIVE", help="What is to be reached.")],
     *,
     base: Base = None,
-    into: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the plan there, to be edited and imported.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Let --into replace a file that is there.")] = False,
+    into: Annotated[Path | None, opt(metavar="FILE", help="Write the plan there, to be edited and imported.")] = None,
+    force: Annotated[bool, opt("--force", help="Let --into replace a file that is there.")] = False,
     record: Record = None,
     replay: Replay = None,
     sets: Sets = None,
@@ -56,10 +53,11 @@ def survey(  # noqa: PLR0913 - one parameter per option
     text = plans.write(plan)
     if into is not None:
         try:
-            write(into, text, force)
-        except UsageError as error:  # it is paid for
-            emit({"plan": plan}, as_json, text)
-            raise error from None
+            write_whole(into, text, over=force)
+        except OSError as error:
+            emit({"plan": plan}, as_json, text)  # it is paid for
+            need_place(into, force)
+            raise UsageError(f"cannot write {into}", why=error.strerror or "") from None
         say(f"next: look through it, then agent-harness queue import {shlex.quote(str(into))}")
     emit({"exit": int(report.exit), "survey": report, "plan": plan}, as_json, str(into) if into else text.rstrip("\n"))
     return code([report.exit])
@@ -127,33 +125,6 @@ def unanswered(report: Asked, as_json: bool) -> int:
 def need_place(path: Path, force: bool) -> None:
     """Raises UsageError where a plan could not be written, before it costs anything."""
     if path.is_dir() or (path.exists() and not force):
-        raise occupied(path)
+        raise UsageError(f"{path} is there already", next="name another file, or give --force to replace it")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write {path}", why=f"{path.parent} is no folder that can be written")
-
-
-def occupied(path: Path) -> UsageError:
-    """A file is in the way."""
-    return UsageError(f"{path} is there already", next="name another file, or give --force to replace it")
-
-
-def write(path: Path, text: str, force: bool) -> None:
-    """Write a file whole or not at all; one that is there only by force. Raises UsageError."""
-    try:
-        number, name = tempfile.mkstemp(prefix=".plan-", dir=path.parent)
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(number)
-        Path(name).chmod(0o644)
-        try:
-            if force:
-                Path(name).replace(path)
-            else:
-                path.hardlink_to(name)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except FileExistsError:
-        raise occupied(path) from None
-    except OSError as error:
-        raise UsageError(f"cannot write {path}", why=error.strerror or "") from None
