@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from agent_harness.errors import AuditError, HarnessError, UsageError
+from agent_harness.errors import AuditError, HarnessError, ModelFault, UsageError
 from agent_harness.ports import Budget, Environment, Loop, Task, Termination
 from agent_harness.types import Ended, Message, Role, RoleResult, Spend, canonical, digest
 from agent_harness.types.kinds import Kind
@@ -20,6 +20,7 @@ from agent_harness_roles.host import MAX_MALFORMED, Run, RunHost, Stop
 from agent_harness_roles.observe import clean
 from agent_harness_roles.tools import Toolbox
 
+_MOMENT = 1.0  # seconds: a call that the end of the run cut short is given up a little before it
 _DETAIL = 1000  # characters of the one line that tells why a run ended
 
 
@@ -78,6 +79,10 @@ class Runner:
             return stop.ended, stop.detail
         except AuditError:
             raise
+        except ModelFault as fault:
+            if run.budget.seconds_left() < _MOMENT and not run.termination.cancelled.is_set():
+                return Ended.LIMIT_SECONDS, f"the time for this run ended in a call: {fault.what}"
+            return ended_by(fault, cancelled=run.termination.cancelled.is_set()), fault.line
         except HarnessError as fault:
             return ended_by(fault, cancelled=run.termination.cancelled.is_set()), fault.line
         if host.stopped is not None:

@@ -45,10 +45,13 @@ def test_an_item_ends_honestly_whatever_the_end_is(desk, protocol):
         report = desk.run(app, item)
         state, problems = app.queue.get(item).state, app.audit.verify()
         answered = app.audit.events(item=item, kinds=["model.answered"])
+        failed = app.audit.events(item=item, kinds=["model.failed"])  # charged at their worst where they may be billed
     print(f"{protocol}: {report.outcome}: {report.reason}")
     assert state in HONEST[report.exit]
     assert problems == []
     assert report.receipt["totals"]["steps"] == len(answered) >= 1
-    assert report.receipt["totals"]["tokens"]["input"] == sum(event.data["usage"]["input"] for event in answered)
+    assert report.receipt["totals"]["tokens"]["input"] == sum(
+        event.data.get("usage", {}).get("input", 0) for event in [*answered, *failed]
+    )
     delivered = git(desk.folder, "branch", "--list", "harness/*") != ""
     assert delivered is (report.exit is Exit.OK)

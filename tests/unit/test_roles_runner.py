@@ -43,6 +43,11 @@ def over(kit):
     return says(bash("ls"))
 
 
+def late(kit):
+    kit.clock.now += 10_000
+    raise ModelFault(ModelFaultKind.RETRY, "no answer within 30 s")
+
+
 def endings():
     ok, fault = says(bash("ls")), ModelFault
     yield "submitted", Ended.SUBMITTED, {}, [ok, says(SUBMIT)]
@@ -50,6 +55,7 @@ def endings():
     yield "tokens", Ended.LIMIT_TOKENS, {"limits": replace(LIMITS, tokens=COST.tokens)}, [ok]
     yield "spend", Ended.LIMIT_SPEND, {"limits": replace(LIMITS, nanousd=COST.nanousd)}, [ok]
     yield "seconds", Ended.LIMIT_SECONDS, {}, [over]
+    yield "seconds in a call", Ended.LIMIT_SECONDS, {}, [late]
     yield "context", Ended.CONTEXT_EXCEEDED, {}, [fault(ModelFaultKind.CONTEXT, "too long")]
     yield "filtered fault", Ended.REFUSED, {}, [fault(ModelFaultKind.FILTERED, "policy")]
     yield "filtered reply", Ended.REFUSED, {}, [says(bash("rm x"), finish=Finish.FILTERED)]
@@ -70,7 +76,7 @@ def endings():
 def test_every_end_is_recorded_once_and_adds_up(kit, name, ended, change, script):
     for field, value in change.items():
         setattr(kit, field, value)
-    script = [(lambda _, step=step: step(kit)) if step is over else step for step in script]
+    script = [(lambda _, step=step: step(kit)) if step in (over, late) else step for step in script]
     outcome = kit.run(*script)
     assert outcome.ended is ended
     assert (outcome.submission is not None) == (ended is Ended.SUBMITTED)
