@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from agent_harness.mounts import CACHES, caches
 from agent_harness.ports import Clock, Recorder, Sandbox, SandboxEngine
 from agent_harness.types import Candidate, ImagePlan, Mode, Mount, SandboxSpec, Service
 from agent_harness.types.kinds import Kind
-from agent_harness.workspace import Checkout, HarnessRepository, spread
+from agent_harness.workspace import Checkout, HarnessRepository, locked, spread
 
 WORKSPACE = "/workspace"
 BASE = "/base"
@@ -65,29 +64,21 @@ class Stage:
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         spread(folder.parent)
         self._held = hold(folder)
-        folder.mkdir(exist_ok=True, mode=0o700)
 
     def close(self) -> None:
         """Remove every checkout of this run, whatever modes the sandbox left on them."""
         self._repository.rest()
-        remove_tree(self._folder)
-        _lock_of(self._folder).unlink(missing_ok=True)
-        os.close(self._held)
+        with self._held:
+            remove_tree(self._folder)
 
     @staticmethod
     def clear(folder: Path) -> list[str]:
         """Remove the folders of stages whose process is gone; returns their names."""
         gone = []
-        for lock in folder.glob("*.lock"):
-            place = lock.with_suffix("")
-            try:
-                held = hold(place)
-            except BlockingIOError:
-                continue
-            remove_tree(place)
-            lock.unlink(missing_ok=True)
-            os.close(held)
-            gone.append(place.name)
+        for place in folder.glob("*"):
+            with suppress(BlockingIOError, FileNotFoundError), locked(place):
+                remove_tree(place)
+                gone.append(place.name)
         return gone
 
     def prepare(self, base: str) -> None:
@@ -167,38 +158,34 @@ class Stage:
             self._recorder.event(Kind.SANDBOX_CLOSED, {"purpose": purpose, "container": told["container"]})
 
     @contextmanager
-    def checkout(self, commit: str, purpose: str) -> Iterator[Sandbox]:
-        """A fresh writable sandbox on a fresh checkout of exactly this commit: where checks are run."""
-        tree = self.lay(commit, purpose)
+    def _laid(self, commit: str, name: str, mode: Mode, target: str) -> Iterator[Mount]:
+        """A checkout for a sandbox, gone at the end."""
+        tree = self.lay(commit, name, mode)
         try:
-            with self.sandbox(purpose, Mode.RW, Mount(str(tree), WORKSPACE, read_only=False)) as sandbox:
-                yield sandbox
+            yield Mount(str(tree), target, read_only=mode is Mode.RO)
         finally:
             remove_tree(tree)
+
+    @contextmanager
+    def checkout(self, commit: str, purpose: str) -> Iterator[Sandbox]:
+        """A fresh writable sandbox on a fresh checkout of exactly this commit: where checks are run."""
+        with self._laid(commit, purpose, Mode.RW, WORKSPACE) as tree, self.sandbox(purpose, Mode.RW, tree) as sandbox:
+            yield sandbox
 
     @contextmanager
     def review(self, candidate: Candidate) -> Iterator[tuple[Sandbox, Callable[[], bool]]]:
         """A read-only sandbox on the candidate with its base beside it, and a check that the tree is untouched."""
-        base = self.lay(candidate.base, "review-base", Mode.RO)
-        try:
-            with self.study(candidate.commit, "reviewer", Mount(str(base), BASE, read_only=True)) as opened:
-                yield opened
-        finally:
-            remove_tree(base)
+        laid, commit = self._laid(candidate.base, "review-base", Mode.RO, BASE), candidate.commit
+        with laid as base, self.study(commit, "reviewer", base) as opened:
+            yield opened
 
     @contextmanager
     def study(self, commit: str, purpose: str, *beside: Mount) -> Iterator[tuple[Sandbox, Callable[[], bool]]]:
         """A read-only sandbox on a commit, and a check that its tree is untouched."""
-        tree = self.lay(commit, purpose, Mode.RO)
-
-        def unchanged() -> bool:
-            return self._repository.capture(commit, tree, keep_as="", message=f"after {purpose}").empty
-
-        try:
-            with self.sandbox(purpose, Mode.RO, Mount(str(tree), WORKSPACE, read_only=True), *beside) as sandbox:
-                yield sandbox, unchanged
-        finally:
-            remove_tree(tree)
+        with self._laid(commit, purpose, Mode.RO, WORKSPACE) as tree:
+            look = lambda: self._repository.capture(commit, Path(tree.source), keep_as="", message=f"after {purpose}")
+            with self.sandbox(purpose, Mode.RO, tree, *beside) as sandbox:
+                yield sandbox, lambda: look().empty
 
     def _spec(self, purpose: str, mode: Mode, mounts: tuple[Mount, ...]) -> SandboxSpec:
         config, (uid, gid) = self._shape.settings, self._shape.user
@@ -254,37 +241,23 @@ def shut(sandbox: Sandbox) -> bool:
     return True
 
 
-def _lock_of(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".lock")
-
-
-def hold(folder: Path) -> int:
-    """Mark a stage's folder as in use, for as long as this process lives. Raises BlockingIOError where it is."""
-    fd = os.open(_lock_of(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise
-    return fd
+def hold(folder: Path) -> ExitStack:
+    """Make a folder that `Stage.clear` leaves alone until this is closed or the process is gone."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    held = ExitStack()
+    held.enter_context(locked(folder))
+    return held
 
 
 def remove_tree(path: Path) -> None:
     """Remove a folder that a sandbox wrote. Links are removed, never followed; closed folders are opened first."""
-
-    def reopen(function: Callable[..., object], name: str, _: object) -> None:
-        for place in (Path(name).parent, Path(name)):
-            if not place.is_symlink() and place.is_dir():
-                place.chmod(stat.S_IRWXU)
-        if function is not shutil.rmtree:
-            _again(Path(name))
-
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, onerror=reopen)
-
-
-def _again(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    if path.is_symlink() or not path.is_dir():
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        path.chmod(stat.S_IRWXU)
+        for folder, names, _ in os.walk(path):
+            for inner in (Path(folder, name) for name in names):
+                if not inner.is_symlink():
+                    inner.chmod(stat.S_IRWXU)
+        shutil.rmtree(path)

@@ -27,6 +27,7 @@ WORKSPACE = "/workspace"
 _EDIT_LIMIT = 4 << 20
 _STEPS_TOLD = 3
 _NOT_RUN = "not run: the run ended"
+_ALONE = "call submit alone in a reply: you have not read yet what its other calls gave"
 
 
 class Stop(Exception):
@@ -62,7 +63,7 @@ class RunHost:
         self._spent_before = run.budget.spent().steps
         self._history, self._guard, self._evidence = HistoryCheck(), LoopGuard(), Evidence(run.opening)
         self._elision = Elision(run.environment.history_chars)
-        self._follow_up, self._steps_told = run.follow_up, False
+        self._follow_up, self._steps_told, self._alone = run.follow_up, False, True
         self._tools: dict[str, Callable[[dict[str, Any]], str | Seen]] = {
             "bash": self._bash,
             "edit": self._edit,
@@ -89,6 +90,7 @@ class RunHost:
     def act(self, turn: Turn) -> tuple[Sequence[Message], bool]:
         """One result per call, in order. What ends the run is kept, and the calls after it are told so."""
         texts, briefs, labels = [], [], []
+        self._alone = len(turn.calls) == 1 or self._run.role.mode is Mode.RW  # who cites has to have read first
         for call in turn.calls:
             told = _NOT_RUN if self._over else self._carry_out(call)
             texts.append(told if isinstance(told, str) else told.text)
@@ -199,6 +201,8 @@ class RunHost:
 
     def _submit(self, arguments: dict[str, Any]) -> str:
         evidence = self._evidence
+        if not self._alone:
+            return self._not_submitted([_ALONE])
         problems, result = self._run.validate(arguments, self._run.facts, evidence)
         if problems:
             return self._not_submitted(problems)

@@ -45,6 +45,12 @@ class Hunk:
         (first, last), side = (self.new, "") if self.new[1] >= self.new[0] else (self.base, " of base")
         return f"{first}-{last}{side}"
 
+    @property
+    def dark(self) -> bool:
+        """Whether the diff shows nothing of what head has here: git takes it for binary, and names it only."""
+        said = self.head.rstrip("\n").rpartition("\n")[2]
+        return said.startswith("Binary files ") and not said.endswith(" and /dev/null differ")
+
     def touches(self, side: str, first: int, last: int) -> bool:
         """Whether lines of a side lie in what it changes. Of lines that are gone, head has the two around the gap."""
         for base, new in self.runs:

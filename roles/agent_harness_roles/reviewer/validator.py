@@ -42,7 +42,9 @@ def validate(submission: JSON, facts: Mapping[str, Any], evidence: Evidence) -> 
     unseen = _unseen(submission.get("unreviewed", ()), facts, evidence)
     if unseen and submission["verdict"] == "pass" and first is None:
         more = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
-        doubts.append(f"these changed hunks were not looked at yet: {', '.join(unseen[:_NAMED])}{more}")
+        named = f"{', '.join(unseen[:_NAMED])}{more}"
+        how = "print all their lines, also those that are gone (diff -u /base/... /workspace/...)"
+        doubts.append(f"these changed hunks were not looked at yet: {named}; {how}")
     if evidence.refused == 0 or problems:
         problems += doubts
     result = {**submission, "findings": findings, "claims": claims, "unseen": unseen}
@@ -162,30 +164,39 @@ def _blocks(one: JSON) -> bool:
 
 
 def _unseen(admitted: Sequence[str], facts: Mapping[str, Any], evidence: Evidence) -> list[str]:
-    """The hunks that neither the prompt nor a command showed whole, and those the reviewer says it did not judge."""
-    outputs: dict[str, str] = {}
+    """The hunks that neither the prompt nor a command showed whole, and those the reviewer says it did not judge. Of
+    a binary file the prompt shows nothing: a command has to have opened it."""
+    outputs: dict[tuple[str, bool], str] = {}
     out = []
     for number, hunk in enumerate(facts["hunks"]):
-        if number not in facts["shown"]:
-            if hunk.path not in outputs:
-                outputs[hunk.path] = "\n".join(_of(hunk.path, evidence))
-            text = outputs[hunk.path]
-            lines = telling("\n".join(hunk.added or hunk.removed))
-            if not text or not all(line in text for line in lines):
-                out.append(hunk.name)
-                continue
-        if hunk.name in admitted:
+        key = hunk.path, hunk.dark
+        if (hunk.dark or number not in facts["shown"]) and key not in outputs:
+            outputs[key] = "\n".join(_of(*key, evidence))
+        seen = number in facts["shown"] and not hunk.dark
+        if hunk.name in admitted or not (seen or _printed((*hunk.removed, *hunk.added), outputs[key])):
             out.append(hunk.name)
     return out
 
 
-def _of(path: str, evidence: Evidence) -> list[str]:
-    """What the commands that name a file printed."""
+def _printed(lines: Sequence[str], text: str) -> bool:
+    """Whether a text holds all lines of a hunk; those too short to tell anything count by their order alone."""
+    if wanted := telling("\n".join(lines)):
+        return all(line in text for line in wanted)
+    rest = map(_bare, text.split("\n"))
+    return bool(text) and all(_bare(line) in rest for line in lines)
+
+
+def _bare(line: str) -> str:
+    return line.lstrip("+-").strip()
+
+
+def _of(path: str, opened: bool, evidence: Evidence) -> list[str]:
+    """What the commands that name a file printed; where it has to be `opened`, that name it themselves."""
     folder, _, name = path.rpartition("/")
     return [
         shown.output
         for shown in evidence.commands
         if shown.ok
         and shown.output.strip()
-        and (path in shown.output or (name in shown.command and folder in shown.command))
+        and ((path in shown.output and not opened) or (name in shown.command and folder in shown.command))
     ]
