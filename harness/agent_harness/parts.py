@@ -110,10 +110,11 @@ class Parts:
             ask=lambda task, around: self.runner.run(role, task, around, Termination(stop), self.budget(work, role)),
         )
         inputs = {"mode": self.mode, "config": self.config.digest, "version": __version__, "image": stage.image}
+        unread = self.config.review.unread
         return ReviewGate(
             surface,
             role,
-            replace(terms, run=work.run, inputs=inputs, fresh=terms.fresh or self.mode != "live"),
+            replace(terms, run=work.run, inputs=inputs, fresh=terms.fresh or self.mode != "live", unread=unread),
             verdicts=self.verdicts,
             recorder=recorder,
             clock=self.clock,

@@ -365,3 +365,15 @@ def test_a_large_change_is_listed_whole_and_no_file_crowds_out_another():
     listed = manifest(hunks, (), chosen)
     assert listed.count("NOT SHOWN") == 201 - len(chosen) and all(hunk.lines in listed for hunk in hunks)
     assert choose(hunks, 10**6) == frozenset(range(201))
+    spared = frozenset(n for n, hunk in enumerate(hunks) if hunk.path == "a")
+    assert not choose(hunks, 10**6, spared) & spared
+    assert manifest(hunks, (), frozenset(), spared).count("need not be read") == 100
+
+
+def test_what_the_base_lets_go_unread_is_named_and_no_longer_waited_for():
+    kit = Kit(said("pass"))
+    report = kit.judge(unread=("*.py",))
+    assert (report.verdict, report.unread) == ("pass", tuple(hunk.name for hunk in parse(DIFF)))
+    assert kit.task.facts["shown"] == frozenset(range(report.hunks))
+    assert "need not be read" in kit.task.variables["changed"]
+    assert "+    a = x[0]" not in kit.task.variables["diff"]

@@ -101,6 +101,8 @@ def notes(report: ReviewReport) -> list[str]:
         told.append(f"the change's story altered the verdict: it was {report.blind} before the story was told")
     if report.unseen:
         told.append(f"{len(report.unseen)} of {report.hunks} changed hunks were not seen: {', '.join(report.unseen)}")
+    if report.unread:
+        told.append(f"{len(report.unread)} changed hunks need not be read (review.unread): {', '.join(report.unread)}")
     claims = [claim for claim in report.claims if claim.support is not Support.SUPPORTED]
     told += [f"claim {claim.support.replace('_', ' ')}: {claim.statement} ({claim.why})" for claim in claims]
     more = [f"{len(told) - NOTES} more notes are in the JSON report"] if len(told) > NOTES else []

@@ -238,6 +238,8 @@ class ReviewSettings(Section):
     """The read-only reviewer among the gates."""
 
     enabled: Flag = True
+    unread: Globs = ()
+    """Files that a pass does not wait for: lock files, vendored and generated code. Every report names what it left."""
 
 
 class GuardSettings(Section):

@@ -137,12 +137,13 @@ def _path(names: bytes) -> bytes:
     return _ESCAPED.sub(plain, name[3:-1])
 
 
-def choose(hunks: Sequence[Hunk], limit: int) -> frozenset[int]:
+def choose(hunks: Sequence[Hunk], limit: int, spared: frozenset[int] = frozenset()) -> frozenset[int]:
     """Which hunks are shown within so many characters. Small files first, whole; what is left is shared evenly, so
-    that no large file crowds out the others. A hunk is shown whole or not at all."""
+    that no large file crowds out the others. A hunk is shown whole or not at all, one that is `spared` not at all."""
     files: dict[str, list[int]] = {}
     for number, hunk in enumerate(hunks):
-        files.setdefault(hunk.path, []).append(number)
+        if number not in spared:
+            files.setdefault(hunk.path, []).append(number)
 
     def size(numbers: Sequence[int]) -> int:
         return sum(len(hunks[n].text) + (len(hunks[n].head) if n == numbers[0] else 0) for n in numbers)
@@ -160,11 +161,14 @@ def choose(hunks: Sequence[Hunk], limit: int) -> frozenset[int]:
     return frozenset(chosen)
 
 
-def manifest(hunks: Sequence[Hunk], changes: Sequence[Change], chosen: frozenset[int]) -> str:
+def manifest(
+    hunks: Sequence[Hunk], changes: Sequence[Change], chosen: frozenset[int], spared: frozenset[int] = frozenset()
+) -> str:
     """Every changed file with every hunk of it, and which of them are not shown."""
     rows: dict[str, list[str]] = {}
     for number, hunk in enumerate(hunks):
-        rows.setdefault(hunk.path, []).append(hunk.lines + ("" if number in chosen else " (NOT SHOWN)"))
+        note = "" if number in chosen else " (need not be read)" if number in spared else " (NOT SHOWN)"
+        rows.setdefault(hunk.path, []).append(hunk.lines + note)
     status = {change.shown: change.status for change in changes}
     return "\n".join(f"{status.get(path, '?')} {path}: {', '.join(lines)}" for path, lines in rows.items())
 

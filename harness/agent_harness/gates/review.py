@@ -21,6 +21,7 @@ from agent_harness.gates import Case
 from agent_harness.gates.checks import CheckReport, OpenTree
 from agent_harness.gates.dispositions import OUTSIDE, WAIVERS, Round, fingerprint, settle, waivers
 from agent_harness.gates.hunks import Hunk, choose, manifest, parse, told
+from agent_harness.gates.policy import matches
 from agent_harness.gates.prove import MENDED, Prover
 from agent_harness.ports import Clock, Environment, Recorder, Sandbox, Task
 from agent_harness.types import JSON, Candidate, Ended, GateOutcome, GateResult, Role, RoleResult, canonical, digest
@@ -57,6 +58,8 @@ class Terms:
     claims: str = ""
     target: str = ""
     fresh: bool = False
+    unread: Sequence[str] = ()
+    """Globs of files that need not be read, by the base's own configuration."""
     inputs: JSON = field(default_factory=dict)
 
 
@@ -108,19 +111,20 @@ class ReviewGate:
         return _result(report)
 
     def _task(self, case: Case, hunks: Sequence[Hunk]) -> Task:
-        chosen, story = choose(hunks, DIFF_SHOWN), self._story(case)
+        spared, story = self._spared(hunks), self._story(case)
+        chosen = choose(hunks, DIFF_SHOWN, spared)
         shown = self.redact("".join(told(hunks, chosen)))
         few = f"{len(chosen)} of {len(hunks)} hunks; read the others:"
         variables = {
             "diff": _fenced("diff", shown),
             "diff_note": "The whole diff:" if len(chosen) == len(hunks) else few,
-            "changed": self.redact(manifest(hunks, case.candidate.changes, chosen)),
+            "changed": self.redact(manifest(hunks, case.candidate.changes, chosen, spared)),
             "checks": "\n".join(_told(report) for report in self.reports()) or "none were run",
             "story": _fenced("story", story) if story else "",
         }
         facts = {
             "hunks": hunks,
-            "shown": chosen,
+            "shown": chosen | spared,
             "story": story,
             "read_candidate": lambda path: self._read(case.candidate.tree, path),
             "read_base": lambda path: self._read(case.base, path),
@@ -147,7 +151,7 @@ class ReviewGate:
             environment = self.surface.environment(sandbox)
             result = self.surface.ask(task, environment)
             intact = unchanged()
-        empty = self._empty(case, len(hunks))
+        empty = self._empty(case, hunks)
         if not intact:
             return replace(empty, reason="the reviewed tree changed during the review, so the review is void")
         if result.ended is not Ended.SUBMITTED or result.submission is None:
@@ -171,10 +175,16 @@ class ReviewGate:
             told=said.get("told", ""),
         )
 
-    def _empty(self, case: Case, hunks: int) -> ReviewReport:
-        commit = case.candidate.commit
-        code = int(Exit.INCONCLUSIVE)
-        return ReviewReport(self.terms.run, case.base, commit, "inconclusive", exit=code, reason="", hunks=hunks)
+    def _spared(self, hunks: Sequence[Hunk]) -> frozenset[int]:
+        """The hunks that need not be read."""
+        return frozenset(number for number, hunk in enumerate(hunks) if matches(hunk.path, self.terms.unread))
+
+    def _empty(self, case: Case, hunks: Sequence[Hunk]) -> ReviewReport:
+        commit, code = case.candidate.commit, int(Exit.INCONCLUSIVE)
+        unread = tuple(hunks[number].name for number in sorted(self._spared(hunks)))
+        return ReviewReport(
+            self.terms.run, case.base, commit, "inconclusive", code, "", hunks=len(hunks), unread=unread
+        )
 
     def _finding(self, one: JSON, case: Case, prover: Prover) -> ReviewFinding:
         tree = case.candidate.tree if one["side"] == "head" else case.base

@@ -97,6 +97,8 @@ class ReviewReport:
     hunks: int = 0
     unseen: tuple[str, ...] = ()
     """Changed hunks (`path:first-last`) that were neither shown nor read; any of them forbids a pass."""
+    unread: tuple[str, ...] = ()
+    """Changed hunks that the base's configuration lets go unread (`review.unread`)."""
     blind: str = ""
     """The verdict before the story was told; differs from `verdict` where the story changed it."""
     told: str = ""
