@@ -6,7 +6,7 @@ import os
 import posixpath
 import stat
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import permutations
 from pathlib import Path
@@ -37,18 +37,9 @@ def declared(mounts: Sequence[Mount], *, state: Path, source: str, table: str | 
     found = []
     for mount in mounts:
         path = Path(mount.source).expanduser()
-        resolved = path.resolve()
-        why = _source(mount, path, resolved, _closed(state, source)) or _target(mount.target)
-        below = next((point for point in points if point != resolved and point.is_relative_to(resolved)), None)
-        if not why and _within(Path(source).resolve(), resolved):
-            why = "it is the repository, or holds it"
-        if not why and below:
-            why = f"{below} is mounted below it"
-        if not why and not mount.read_only and _within(resolved, Path(source).resolve()):
-            why = "it is in the repository, and no run changes your checkout"
-        if why:
+        if why := next(_faults(mount, path, state.resolve(), Path(source).resolve(), points), ""):
             raise UsageError(f"sandbox.mounts: {mount.source} at {mount.target} is refused", why=why)
-        found.append(Mount(str(resolved), posixpath.normpath(mount.target), mount.read_only))
+        found.append(Mount(str(path.resolve()), posixpath.normpath(mount.target), mount.read_only))
     _apart(found)
     return tuple(found)
 
@@ -63,29 +54,31 @@ def caches(names: Iterable[str], state: Path, *, read_only: bool) -> tuple[Mount
     return tuple(found)
 
 
-def _within(one: Path, other: Path) -> bool:
-    return one == other or one.is_relative_to(other)
-
-
-def _closed(state: Path, source: str) -> list[Path]:
-    """Folders that no mount may hold, nor lie in."""
-    home = Path.home()
-    return [*map(Path, HOST), state.resolve(), Path(source).resolve() / ".git", *(home / name for name in KEYS)]
-
-
-def _source(mount: Mount, path: Path, resolved: Path, closed: list[Path]) -> str:
-    """Why a source may not be shown, or empty."""
+def _faults(mount: Mount, path: Path, state: Path, repository: Path, points: list[Path]) -> Iterator[str]:
+    """Why a mount may not be made, each reason looked for when it is asked for."""
+    shown, target = path.resolve(), posixpath.normpath(mount.target)
+    closed = [*map(Path, HOST), state, repository / ".git", *(Path.home() / name for name in KEYS)]
     if not path.is_absolute():
-        return "its source is not an absolute path"
-    if not resolved.exists():
-        return f"{mount.source} is no file or folder"
-    hit = next((one for one in closed if _within(resolved, one) or one.is_relative_to(resolved)), None)
-    if resolved == Path("/"):
-        return "it is the whole machine"
-    if hit:
-        return f"{hit} is closed, and it holds or is in it"
-    special = _special(resolved)
-    return f"{special}, by which what is inside could speak with the machine" if special else ""
+        yield "its source is not an absolute path"
+    if not shown.exists():
+        yield f"{mount.source} is no file or folder"
+    if shown == Path("/"):
+        yield "it is the whole machine"
+    yield from (f"{one} is closed, and it holds or is in it" for one in closed if _met(shown, one))
+    if special := _special(shown):
+        yield f"{special}, by which what is inside could speak with the machine"
+    if not target.startswith("/") or target in {"/", "//"}:
+        yield "its target is no place inside"
+    yield from (f"its target covers {one}" for one in OURS if _met(Path(target), Path(one)))
+    if repository.is_relative_to(shown):
+        yield "it is the repository, or holds it"
+    yield from (f"{one} is mounted below it" for one in points if one != shown and one.is_relative_to(shown))
+    if not mount.read_only and shown.is_relative_to(repository):
+        yield "it is in the repository, and no run changes your checkout"
+
+
+def _met(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def _special(top: Path) -> str:
@@ -107,20 +100,12 @@ def _special(top: Path) -> str:
     return ""
 
 
-def _target(target: str) -> str:
-    place = posixpath.normpath(target)
-    if not target.startswith("/") or place in {"/", "//"}:
-        return "its target is no place inside"
-    hit = next((one for one in OURS if _within(Path(place), Path(one)) or _within(Path(one), Path(place))), "")
-    return f"its target covers {hit}" if hit else ""
-
-
 def _apart(mounts: Sequence[Mount]) -> None:
     """No writable source may show through another mount, and no target lie in another."""
     for one, other in permutations(mounts, 2):
-        if _within(Path(one.source), Path(other.source)) and not (one.read_only and other.read_only):
+        if Path(one.source).is_relative_to(other.source) and not (one.read_only and other.read_only):
             raise UsageError(f"sandbox.mounts: {one.source} and {other.source} overlap, and one is writable")
-        if _within(Path(one.target), Path(other.target)):
+        if Path(one.target).is_relative_to(other.target):
             raise UsageError(f"sandbox.mounts: the targets {one.target} and {other.target} overlap")
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from agent_harness.cli import signals
-from agent_harness.cli.opening import Json, Sets, configured, noun
+from agent_harness.cli.opening import Json, Sets, Texts, configured, noun, opt
 from agent_harness.cli.output import emit, say, table
 from agent_harness.errors import Exit, UsageError
 from agent_harness.types import dollars
@@ -16,19 +13,18 @@ from agent_harness.types import dollars
 if TYPE_CHECKING:
     from agent_harness.bench.score import Review, Score
 
+REVIEWER = "A recorded one: careful, lazy, gullible, fabricating. Else your route."
 app = noun("Measure a reviewer on seeded changes to real packages, whose truth is known exactly.")
 
 
 @app.command()
 def review(
     *,
-    reviewer: Annotated[
-        str, typer.Option(metavar="NAME", help="A recorded one: careful, lazy, gullible, fabricating. Else your route.")
-    ] = "",
-    seed: Annotated[int, typer.Option(help="The same seed makes the same cases.")] = 1,
-    pairs: Annotated[int, typer.Option(min=1, max=1000, help="Faults; each makes seven changes.")] = 2,
-    repeat: Annotated[int, typer.Option(min=1, max=20, help="Reviews of each change, to see verdicts flip.")] = 1,
-    package: Annotated[list[str] | None, typer.Option(metavar="NAME", help="An installed package. Repeatable.")] = None,
+    reviewer: Annotated[str, opt(metavar="NAME", help=REVIEWER)] = "",
+    seed: Annotated[int, opt(help="The same seed makes the same cases.")] = 1,
+    pairs: Annotated[int, opt(min=1, max=1000, help="Faults; each makes seven changes.")] = 2,
+    repeat: Annotated[int, opt(min=1, max=20, help="Reviews of each change, to see verdicts flip.")] = 1,
+    package: Annotated[Texts, opt(metavar="NAME", help="An installed package. Repeatable.")] = None,
     sets: Sets = None,
     as_json: Json = False,
 ) -> int:
@@ -49,7 +45,7 @@ def review(
             if one.report.exit == Exit.CREDENTIALS:
                 break
     found = score(done)
-    data: dict[str, Any] = {"reviewer": reviewer or "route", "seed": seed, "score": asdict(found)}
+    data: dict[str, Any] = {"reviewer": reviewer or "route", "seed": seed, "score": found}
     emit(data | {"reviews": [row(one) for one in done]}, as_json, shown(found))
     return signals.code() or (Exit.OK if len(done) == len(cases) * repeat else Exit.INCONCLUSIVE)
 
@@ -64,10 +60,8 @@ def told(one: Review) -> str:
 
 def row(one: Review) -> dict[str, Any]:
     """A review as data."""
-    bug = asdict(one.case.bug) if one.case.bug else None
-    keys = ("verdict", "blind", "reason", "findings", "claims")
-    report = {key: value for key, value in asdict(one.report).items() if key in keys}
-    return {"case": one.case.name, "repeat": one.repeat, "bug": bug, "nanousd": one.nanousd, **report}
+    told = {name: getattr(one.report, name) for name in ("verdict", "blind", "reason", "findings", "claims")}
+    return {"case": one.case.name, "repeat": one.repeat, "bug": one.case.bug, "nanousd": one.nanousd, **told}
 
 
 def shown(found: Score) -> str:

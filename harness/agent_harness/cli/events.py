@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from agent_harness.cli.output import line, room, say, when
-from agent_harness.types import Event, Finish, dollars
+from agent_harness.types import JSON, Event, Finish, dollars
 from agent_harness.types.kinds import Kind
 
 SHOWN = 96
@@ -21,7 +21,7 @@ def event_line(event: Event) -> str:
     return f"{head}{line(pairs(event.data), room(len(head)))}".rstrip()
 
 
-def pairs(data: Mapping[str, Any]) -> str:
+def pairs(data: JSON) -> str:
     """Data as `key=value`, nested in brackets; digests short."""
     return " ".join(f"{key}={short(value)}" for key, value in data.items())
 
@@ -36,8 +36,20 @@ def short(value: Any) -> str:
     return text[:19] if text.startswith("sha256:") else text
 
 
+TOLD: dict[str, str] = {
+    Kind.EDIT_MADE: "edit {path}",
+    Kind.TOOL_REFUSED: "refused {tool}: {reason}",
+    Kind.NETWORK_DENIED: "network refused {host}:{port} ({why})",
+    Kind.CANDIDATE_CAPTURED: "candidate {tree:.12}: {files} file(s) changed",
+    Kind.DELIVERY_LANDED: "delivered {commit:.12} on {target}",
+    Kind.DELIVERY_REFUSED: "delivery refused: {reason}",
+}
+"""Events whose line needs nothing but their own data."""
+
+
 class Progress:
-    """Prints a run as it goes: one line for each command, edit, gate and end, with turn, spend and time so far."""
+    """Prints a run as it goes: one line for each command, edit, gate and end, with turn, spend and time so far. The
+    event `a.b` is told by `_on_a_b`, or by `TOLD`."""
 
     def __init__(self, write: Callable[[str], None] = say) -> None:
         self._write = write
@@ -47,35 +59,13 @@ class Progress:
         self._role, self._steps, self._ceiling = "", 0, 0
         self._place, self._replayed = "run", False
         self._commands: dict[str, str] = {}
-        self._handlers: dict[str, Callable[[Mapping[str, Any]], str]] = {
-            Kind.RUN_STARTED: self._run_started,
-            Kind.SANDBOX_READY: self._sandbox,
-            Kind.SANDBOX_CLOSED: self._sandbox_closed,
-            Kind.ROLE_STARTED: self._role_started,
-            Kind.ROLE_ENDED: self._role_ended,
-            Kind.MODEL_ASKED: self._asked,
-            Kind.MODEL_ANSWERED: self._answered,
-            Kind.MODEL_FAILED: self._failed,
-            Kind.COMMAND_STARTED: self._command,
-            Kind.COMMAND_ENDED: self._command_ended,
-            Kind.EDIT_MADE: lambda d: f"edit {d['path']}",
-            Kind.TOOL_REFUSED: lambda d: f"refused {d['tool']}: {d['reason']}",
-            Kind.NETWORK_DENIED: lambda d: f"network refused {d['host']}:{d['port']} ({d['why']})",
-            Kind.IMAGE_READY: lambda d: f"image {d['image'][-12:]} ready in {d['seconds']:.1f} s",
-            Kind.CANDIDATE_CAPTURED: lambda d: f"candidate {d['tree'][:12]}: {d['files']} file(s) changed",
-            Kind.GATE_JUDGED: self._judged,
-            Kind.ANSWER_GIVEN: lambda d: f"answer {short(d['answer'])}",
-            Kind.DELIVERY_LANDED: lambda d: f"delivered {d['commit'][:12]} on {d['target']}",
-            Kind.DELIVERY_REFUSED: lambda d: f"delivery refused: {d['reason']}",
-            Kind.RUN_ENDED: self._run_ended,
-        }
 
     def __call__(self, event: Event) -> None:
         """Print what is worth a line."""
         self._now = event.at_ms
-        handler = self._handlers.get(event.kind)
         try:
-            text = handler(event.data) if handler else ""
+            handler = getattr(self, "_on_" + event.kind.replace(".", "_"), None)
+            text = handler(event.data) if handler else TOLD.get(event.kind, "").format_map(event.data)
             if text:
                 self._write(f"[{self._where()}] {line(text, 240)}")
             if event.kind == Kind.ROLE_ENDED:
@@ -89,7 +79,7 @@ class Progress:
         turn = f"{self._role} {self._steps}/{self._ceiling}" if self._role else self._place
         return f"{turn} {dollars(self._nanousd)} {seconds // 60:02d}:{seconds % 60:02d}"
 
-    def _run_started(self, data: Mapping[str, Any]) -> str:
+    def _on_run_started(self, data: JSON) -> str:
         self._began, self._nanousd, self._role, self._place = self._now, 0, "", "run"
         self._replayed = data["mode"] == "replay"
         note = {
@@ -100,47 +90,53 @@ class Progress:
         what = f"attempt {data['generation']} from" if data["generation"] else asked
         return f"{what} {data['base']}{note.get(data['mode'], '')}"
 
-    def _run_ended(self, data: Mapping[str, Any]) -> str:
+    def _on_run_ended(self, data: JSON) -> str:
         return "" if data["outcome"] == "delivered" else f"{data['outcome']}: {data['reason']}"
 
-    def _sandbox(self, data: Mapping[str, Any]) -> str:
+    def _on_sandbox_ready(self, data: JSON) -> str:
         self._place = data["purpose"]
         return f"sandbox ready in {data['seconds']:.1f} s"
 
-    def _sandbox_closed(self, _: Mapping[str, Any]) -> str:
+    def _on_sandbox_closed(self, _: JSON) -> str:
         self._place = "run"
         return ""
 
-    def _role_started(self, data: Mapping[str, Any]) -> str:
+    def _on_role_started(self, data: JSON) -> str:
         self._role, self._steps, self._ceiling = data["role"], 0, data["limits"]["steps"]
         return "started" + (", read-only" if data["mode"] == "ro" else "")
 
-    def _asked(self, data: Mapping[str, Any]) -> str:
+    def _on_model_asked(self, data: JSON) -> str:
         """Said once a role: a first answer may take a while, and nothing else tells who is waited for."""
         first = data["call"] == 1 and not self._steps and not self._replayed
         return f"asking {data['model']} by route {data['route']}" if first else ""
 
-    def _role_ended(self, data: Mapping[str, Any]) -> str:
+    def _on_role_ended(self, data: JSON) -> str:
         return f"{data['ended']}: {data['detail']}" if data["detail"] else str(data["ended"])
 
-    def _answered(self, data: Mapping[str, Any]) -> str:
+    def _on_model_answered(self, data: JSON) -> str:
         self._steps += 1
         self._nanousd += data.get("nanousd") or 0
         return "" if data["finish"] in {Finish.STOP, Finish.TOOLS} else f"the answer ended early: {data['finish']}"
 
-    def _failed(self, data: Mapping[str, Any]) -> str:
+    def _on_model_failed(self, data: JSON) -> str:
         self._nanousd += data.get("nanousd") or 0
         return f"route {data['route']} failed ({data['fault']}): {data['why']}"
 
-    def _command(self, data: Mapping[str, Any]) -> str:
+    def _on_command_started(self, data: JSON) -> str:
         self._commands[data["where"]] = data["command"]
         return ""
 
-    def _command_ended(self, data: Mapping[str, Any]) -> str:
+    def _on_command_ended(self, data: JSON) -> str:
         command = line(self._commands.pop(data["where"], "?"), SHOWN)
         end = f"exit {data['exit_code']}" if data["end"] == "exited" else str(data["end"]).replace("_", " ")
         return f"$ {command} … {end} ({data['seconds']:.1f} s)"
 
-    def _judged(self, data: Mapping[str, Any]) -> str:
+    def _on_gate_judged(self, data: JSON) -> str:
         reasons = f": {'; '.join(data['reasons'])}" if data["reasons"] else ""
         return f"gate {data['gate']}: {data['outcome']} ({data['seconds']:.1f} s){reasons}"
+
+    def _on_image_ready(self, data: JSON) -> str:
+        return f"image {data['image'][-12:]} ready in {data['seconds']:.1f} s"
+
+    def _on_answer_given(self, data: JSON) -> str:
+        return f"answer {short(data['answer'])}"

@@ -26,7 +26,7 @@ from agent_harness.cli import (
     survey,
 )
 from agent_harness.cli.opening import Help, Json, group
-from agent_harness.cli.output import PROGRAM, emit, line, plain, put, say
+from agent_harness.cli.output import PROGRAM, emit, line, put, say
 from agent_harness.errors import Cancelled, Exit, HarnessError, InfrastructureError, UsageError
 
 EPILOG = """\b
@@ -127,7 +127,7 @@ def told(error: HarnessError, as_json: bool) -> int:
     facts = {"kind": type(error).__name__, "what": error.what, "why": error.why, "next": error.next, "exit": code}
     try:
         if as_json:
-            emit({"error": plain(facts)}, as_json, "")
+            emit({"error": facts}, as_json, "")
         say(f"{PROGRAM}: {line(error.line)}")
     except HarnessError:  # stdout or stderr takes nothing more: the exit code still says it
         pass

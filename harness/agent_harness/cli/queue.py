@@ -126,7 +126,7 @@ def show(item: Id, *, sets: Sets = None, db: Db = None, as_json: Json = False) -
         answer = json.loads(app_.audit.body(found.answer)) if found.answer else None
     told = ["", answer["answer"], *cited(answer["evidence"])] if answer else []
     text = "\n".join([described(found), *told, "", *map(event_line, events)])
-    emit({"item": plain(found), "answer": answer, "events": plain(events)}, as_json, text)
+    emit({"item": found, "answer": answer, "events": events}, as_json, text)
 
 
 def cited(evidence: Sequence[JSON]) -> list[str]:
