@@ -183,9 +183,9 @@ class Stage:
     def study(self, commit: str, purpose: str, *beside: Mount) -> Iterator[tuple[Sandbox, Callable[[], bool]]]:
         """A read-only sandbox on a commit, and a check that its tree is untouched."""
         with self._laid(commit, purpose, Mode.RO, WORKSPACE) as tree:
-            look = lambda: self._repository.capture(commit, Path(tree.source), keep_as="", message=f"after {purpose}")
+            place, after = Path(tree.source), f"after {purpose}"
             with self.sandbox(purpose, Mode.RO, tree, *beside) as sandbox:
-                yield sandbox, lambda: look().empty
+                yield sandbox, lambda: self._repository.capture(commit, place, keep_as="", message=after).empty
 
     def _spec(self, purpose: str, mode: Mode, mounts: tuple[Mount, ...]) -> SandboxSpec:
         config, (uid, gid) = self._shape.settings, self._shape.user

@@ -9,6 +9,6 @@ from agent_harness.workspace.checkout import Checkout
 from agent_harness.workspace.entries import Entry
 from agent_harness.workspace.repository import HarnessRepository
 from agent_harness.workspace.scan import CaptureLimits
-from agent_harness.workspace.spares import spread
+from agent_harness.workspace.spares import locked, spread
 
-__all__ = ["CaptureLimits", "Checkout", "Entry", "HarnessRepository", "spread"]
+__all__ = ["CaptureLimits", "Checkout", "Entry", "HarnessRepository", "locked", "spread"]

@@ -55,7 +55,7 @@ class Spares:
         if self._maker.name == name.name:
             self._maker.join()  # done sooner than another that would start now
         mine = self._folder / f"{_NEW}{uuid.uuid4().hex}"
-        with contextlib.suppress(FileNotFoundError, BlockingIOError), _locked(name) as spare:
+        with contextlib.suppress(FileNotFoundError, BlockingIOError), locked(name) as spare:
             place.fresh()
             if spare.stat().st_dev != place.dest.stat().st_dev:
                 return None
@@ -88,7 +88,7 @@ class Spares:
         for left in self._folder.glob("*"):
             with contextlib.suppress(OSError):
                 if left.name.startswith(_NEW) or not left.match(keep):
-                    with _locked(left):
+                    with locked(left):
                         shutil.rmtree(left, ignore_errors=True)
 
     def _make(self, commit: str, place: Place, name: Path) -> None:
@@ -99,7 +99,7 @@ class Spares:
             disk = shutil.disk_usage(self._folder)
             if name.exists() or disk.free * _FREE < disk.total:
                 return
-            with tempfile.TemporaryDirectory(prefix=_NEW, dir=self._folder) as top, _locked(Path(top)) as new:
+            with tempfile.TemporaryDirectory(prefix=_NEW, dir=self._folder) as top, locked(Path(top)) as new:
                 facts = self._write(commit, replace(place, dest=new / "tree", stopped=self._stop.is_set))
                 (new / "facts").write_text(json.dumps(astuple(facts)))
                 new.rename(name)
@@ -119,7 +119,7 @@ def _opened(folder: Path) -> Generator[int]:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Generator[Path]:
+def locked(folder: Path) -> Generator[Path]:
     """A folder that nobody else makes, takes or removes while the block runs. Raises OSError where one does."""
     with _opened(folder) as fd:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
