@@ -4,8 +4,6 @@ The role's validator follows every citation by the facts given here. What did no
 a report by code says so instead.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """Looking ahead: what a run would do, and the recorder of what is not recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

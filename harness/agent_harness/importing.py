@@ -4,8 +4,6 @@ Every line either becomes part of an item or is named in what was skipped. What 
 is from and its id there, so that importing it again changes nothing.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

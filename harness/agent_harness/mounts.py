@@ -1,7 +1,5 @@
 """Which folders of this machine a project may show inside its sandboxes, and its package caches."""
 
-from __future__ import annotations
-
 import os
 import posixpath
 import stat

@@ -1,7 +1,5 @@
 """Around one review: what is to be reviewed, what it could cost, which severity fails it, and several passes as one."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

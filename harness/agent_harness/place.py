@@ -1,7 +1,5 @@
 """What every sandbox of a project stands on: the image, the folders it shows, the servers beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path

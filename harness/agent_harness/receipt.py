@@ -1,7 +1,5 @@
 """The receipt: what a result rests on. Every number in it is added up from the run's events, and from nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@
 `commit`   the whole id and the subject of a commit in its history, "" where there is none
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

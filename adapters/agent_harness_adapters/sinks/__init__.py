@@ -4,8 +4,6 @@ Titles, bodies, quotes and paths come from a model or a repository, so each form
 of them share stands here. What a finding is worth is taken from `proof`, which code set, never from its words.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """A review for GitHub Actions: annotations on stdout, the step's summary, the step's outputs."""
 
-from __future__ import annotations
-
 import secrets
 from collections import Counter
 

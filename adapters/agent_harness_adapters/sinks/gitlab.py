@@ -1,7 +1,5 @@
 """A review as GitLab's code quality report. It has no place for a verdict: one that is no pass is its first entry."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """A review as JUnit XML: the verdict is one test case, each finding another; only what blocks is a failure."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as ET
 
 from agent_harness.types import ReviewReport

@@ -4,8 +4,6 @@ Whatever a model or a repository wrote stands in a code span or a fence that its
 is no markup, no mention, no reference and no link.
 """
 
-from __future__ import annotations
-
 import re
 
 from agent_harness.types import ReviewFinding, ReviewReport

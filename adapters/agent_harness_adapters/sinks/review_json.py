@@ -1,7 +1,5 @@
 """A review as JSON: the field's common review schema, and beside it everything of ours. Nothing is cut."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from agent_harness.types import Proof, ReviewFinding, ReviewReport

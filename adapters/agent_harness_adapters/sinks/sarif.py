@@ -1,7 +1,5 @@
 """A review as SARIF 2.1.0, within what GitHub's code scanning takes."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """A review for a person's terminal. No line of a model's text begins a line: none can pass for one of ours."""
 
-from __future__ import annotations
-
 from agent_harness.types import ReviewReport
 from agent_harness_adapters.sinks import clean, flat, headline, notes, ordered, place, standing
 

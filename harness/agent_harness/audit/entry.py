@@ -1,7 +1,5 @@
 """An event as bytes: what is hashed, and what is kept."""
 
-from __future__ import annotations
-
 import json
 import math
 import zlib

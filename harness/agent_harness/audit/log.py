@@ -1,7 +1,5 @@
 """The audit log: appends events and reads them back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ The root of a growing log is kept as its peaks: the roots of the perfect subtree
 Appending touches only these, at most 64 hashes.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Recomputes a log from its events: what was changed, removed or added afterwards shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The packages are those installed beside the harness, so that no network is neede
 same seed give the same cases. The faults are made here and now, so no model can have read them before.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Mapping, Sequence

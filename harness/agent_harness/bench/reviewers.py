@@ -7,8 +7,6 @@ gullible     reads every change, sees no fault in what calls itself tidy, and be
 fabricating  quotes what is not there and cites what it never saw
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Any

@@ -1,7 +1,5 @@
 """Running reviews of the cases, one after another, each in a repository and a state of its own."""
 
-from __future__ import annotations
-
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence

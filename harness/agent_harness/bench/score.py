@@ -1,7 +1,5 @@
 """The scorer: what reviews said against what is true. Pure, offline, the same for every reviewer."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

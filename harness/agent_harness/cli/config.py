@@ -1,7 +1,5 @@
 """`config`: what is in force, and where it comes from."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """`demo`: one item the whole way, on a repository made for it, with recorded answers of a model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agent_harness.cli.opening import Json

@@ -1,7 +1,5 @@
 """`doctor`: tries everything a run needs, and says beside each fault how to mend it."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

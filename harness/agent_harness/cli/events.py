@@ -1,7 +1,5 @@
 """Events as lines for people: the log's own, and the live ones of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any

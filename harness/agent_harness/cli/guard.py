@@ -1,7 +1,5 @@
 """`guard`: what the command guard sees in a command."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

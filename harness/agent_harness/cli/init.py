@@ -1,7 +1,5 @@
 """`init`: make a project ready for its first item."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

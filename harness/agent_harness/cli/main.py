@@ -1,7 +1,5 @@
 """The entry point, and the one place where everything that went wrong becomes a line and an exit code."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -4,8 +4,6 @@ There are no colours, so none can leak into a pipe. Control characters in texts 
 repository are shown as escapes, so that they cannot steer a terminal.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What `doctor` tries. Imported by it alone, and late: the help of the other commands does not wait for it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

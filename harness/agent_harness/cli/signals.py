@@ -1,7 +1,5 @@
 """SIGINT, SIGTERM and SIGHUP: the first asks a run to stop and save, the second ends it at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Which keys exist, and what to say about one that does not."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator

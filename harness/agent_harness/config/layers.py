@@ -1,7 +1,5 @@
 """Where values come from: files, environment variables and flags, each a layer of leaves with its origin."""
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

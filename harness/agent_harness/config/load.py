@@ -1,7 +1,5 @@
 """Loading: defaults < user file < project < environment < flags, then one frozen object."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,6 @@
 flag, and returns the value the harness uses or raises ValueError with the words that stand after the key's name.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

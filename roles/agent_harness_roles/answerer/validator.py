@@ -1,7 +1,5 @@
 """An answer counts when everything it cites is there. Facts: those of `citing`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agent_harness.types import JSON

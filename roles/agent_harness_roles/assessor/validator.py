@@ -2,8 +2,6 @@
 
 Facts: those of `citing`, and `items`, the ids that were asked for."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -6,8 +6,6 @@ Facts: those of `citing`, and
 `acyclic`   raises UsageError, with the path, for items that would wait for each other
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
