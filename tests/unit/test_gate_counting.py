@@ -92,10 +92,9 @@ def test_reports_that_are_none(report):
 
 
 def test_sums():
-    total = Counts(1, names=frozenset("a")) + Counts(0, 1, failing=frozenset("b"), names=frozenset("b"))
-    assert total.collected == 2
-    assert total.names == {"a", "b"}
-    assert (total + Counts(1)).names is None
+    total = from_output((UNITTEST + "\n" + UNITTEST.replace("test_sum", "test_other")).encode())
+    assert total == Counts(4, 2, 2, 6, frozenset(f"{n} (tests.test_a.Sums.{n})" for n in ("test_sum", "test_other")))
+    assert (total.collected, total.ran, total.names) == (14, 6, None)
 
 
 def test_a_flood_of_lines_is_read_at_once():

@@ -56,14 +56,10 @@ class CheckReport:
     def as_json(self) -> dict[str, Any]:
         """For the log and the receipt."""
         counts = self.counts
-        return {
+        same = {name: getattr(self, name) for name in ("passed", "broken", "exit_code", "end", "seconds")}
+        return same | {
             "command": self.check.command,
             "kind": self.check.kind,
-            "passed": self.passed,
-            "broken": self.broken,
-            "exit_code": self.exit_code,
-            "end": self.end,
-            "seconds": self.seconds,
             "collected": counts.collected if counts else None,
             "skipped": counts.skipped if counts else None,
             "failing": sorted(counts.failing) if counts else [],
@@ -95,22 +91,14 @@ class Checks:
         sandbox.execute(Command(f"rm -f {REPORT}", timeout_s=30))
         result = sandbox.execute(Command(check.command, timeout_s=check.timeout_s, env=env, keep=OUTPUT_KEPT))
         output = result.head + result.tail
-        recorder.event(
-            Kind.COMMAND_ENDED,
-            {
-                "where": purpose,
-                "end": result.end,
-                "exit_code": result.exit_code,
-                "bytes": result.total_bytes,
-                "seconds": round(result.seconds, 3),
-            },
-            {"output": output},
-        )
+        told = {"where": purpose, "end": result.end, "exit_code": result.exit_code, "bytes": result.total_bytes}
+        seconds = round(result.seconds, 3)
+        recorder.event(Kind.COMMAND_ENDED, told | {"seconds": seconds}, {"output": output})
         counts = _counts(sandbox, output) if check.kind is CheckKind.TESTS else None
         broken = _broken(check, result, counts)
-        passed = result.ok and not broken
         shown = self._redact(_text(result))
-        return CheckReport(check, passed, broken, result.exit_code, result.end, counts, shown, round(result.seconds, 3))
+        passed = result.ok and not broken
+        return CheckReport(check, passed, broken, result.exit_code, result.end, counts, shown, seconds)
 
 
 def _text(result: CommandResult) -> str:

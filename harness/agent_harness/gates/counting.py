@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
@@ -38,18 +39,6 @@ class Counts:
         """Tests that were really run."""
         return self.passed + self.failed
 
-    def __add__(self, other: Counts) -> Counts:
-        names = None if self.names is None or other.names is None else self.names | other.names
-        return Counts(
-            self.passed + other.passed,
-            self.failed + other.failed,
-            self.errors + other.errors,
-            self.skipped + other.skipped,
-            self.failing | other.failing,
-            self.skipping | other.skipping,
-            names,
-        )
-
 
 def from_junit(report: bytes) -> Counts | None:
     """Counts of a JUnit XML report, or None where it is none."""
@@ -61,74 +50,59 @@ def from_junit(report: bytes) -> Counts | None:
         return None
     if root is None:
         return None
-    passed: set[str] = set()
-    failing: set[str] = set()
-    errors: set[str] = set()
-    skipping: set[str] = set()
+    by: dict[str, set[str]] = {tag: set() for tag in ("failure", "error", "skipped", "")}  # the gravest first
     for case in root.iter("testcase"):
-        name = "::".join(part for part in (case.get("classname"), case.get("name")) if part)
         tags = {child.tag for child in case}
-        if "failure" in tags:
-            failing.add(name)
-        elif "error" in tags:
-            errors.add(name)
-        elif "skipped" in tags:
-            skipping.add(name)
-        else:
-            passed.add(name)
-    passed -= failing | errors
+        name = "::".join(part for part in (case.get("classname"), case.get("name")) if part)
+        by[next((tag for tag in by if tag in tags), "")].add(name)
+    failing = by["failure"] | by["error"]
     return Counts(
-        len(passed),
-        len(failing),
-        len(errors - failing),
-        len(skipping),
-        frozenset(failing | errors),
-        frozenset(skipping),
-        frozenset(passed | failing | errors | skipping),
+        len(by[""] - failing),
+        len(by["failure"]),
+        len(by["error"] - by["failure"]),
+        len(by["skipped"]),
+        frozenset(failing),
+        frozenset(by["skipped"]),
+        frozenset(failing.union(*by.values())),
     )
 
 
-_PYTEST_WORDS = {
-    "passed": "passed",
-    "xpassed": "passed",
-    "failed": "failed",
-    "error": "errors",
-    "errors": "errors",
-    "skipped": "skipped",
-    "xfailed": "skipped",
-}
+_MEANS = {"xpassed": "passed", "error": "errors", "xfailed": "skipped", "ignored": "skipped", "todo": "skipped"}
+_NUMBER = re.compile(r"(\d+) ([a-z]+)")
+_WORDS = {"passed", "failed", "errors", "skipped", "total"}
+
+
+def _sum(rows: Iterable[str], failing: Iterable[str] = ()) -> Counts | None:
+    """What rows such as `3 passed, 1 failed` say together; None where no row does."""
+    tally: Counter[str] = Counter()
+    for number, word in (said for row in rows for said in _NUMBER.findall(row)):
+        tally[_MEANS.get(word) or word] += int(number)
+    counts = Counts(tally["passed"], tally["failed"], tally["errors"], tally["skipped"], frozenset(failing))
+    return counts if _WORDS & tally.keys() else None
+
+
 _PYTEST_LINE = re.compile(r"^=*[ \t]*((?:\d+ [a-z]+(?: passed| failed| skipped)?(?:, )?)+) in [\d.]+s.*$", re.MULTILINE)
 _PYTEST_NAME = re.compile(r"^(FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 
 
 def _pytest(text: str) -> Counts | None:
-    total = Counts() if re.search(r"^=*[ \t]*no tests ran in [\d.]+s", text, re.MULTILINE) else None
-    for line in _PYTEST_LINE.finditer(text):
-        told = re.findall(r"(\d+) ([a-z]+)", line.group(1))
-        if any(word in _PYTEST_WORDS for _, word in told):
-            tally = Counter({"passed": 0})
-            for number, word in told:
-                tally[_PYTEST_WORDS.get(word, "")] += int(number)
-            counts = Counts(tally["passed"], tally["failed"], tally["errors"], tally["skipped"])
-            total = (total or Counts()) + counts
-    if total is None:
-        return None
-    names = frozenset(name for _, name in _PYTEST_NAME.findall(text))
-    return total + Counts(failing=names)
+    names = [name for _, name in _PYTEST_NAME.findall(text)]
+    none = re.search(r"^=*[ \t]*no tests ran in [\d.]+s", text, re.MULTILINE)
+    return _sum(_PYTEST_LINE.findall(text), names) or (Counts(failing=frozenset(names)) if none else None)
 
 
 def _unittest(text: str) -> Counts | None:
-    total: Counts | None = None
-    pattern = r"^Ran (\d+) tests? in [\d.]+s\s+^(OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$"
-    for ran, _, detail in re.findall(pattern, text, re.MULTILINE):
-        told = dict(re.findall(r"(failures|errors|skipped|expected failures)=(\d+)", detail))
-        failed, errors = int(told.get("failures", 0)), int(told.get("errors", 0))
-        skipped = int(told.get("skipped", 0)) + int(told.get("expected failures", 0))
-        total = (total or Counts()) + Counts(int(ran) - failed - errors - skipped, failed, errors, skipped)
-    if total is None:
-        return None
+    pattern = r"^Ran (\d+) tests? in [\d.]+s\s+^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$"
+    runs = re.findall(pattern, text, re.MULTILINE)
+    tally: Counter[str] = Counter()
+    for ran, detail in runs:
+        tally["ran"] += int(ran)
+        for word, number in re.findall(r"(failures|errors|skipped|expected failures)=(\d+)", detail):
+            tally[word] += int(number)
+    failed, errors, skipped = tally["failures"], tally["errors"], tally["skipped"] + tally["expected failures"]
     names = re.findall(r"^(?:FAIL|ERROR): (\S+(?: \(\S+\))?)", text, re.MULTILINE)
-    return total + Counts(failing=frozenset(names))
+    passed = tally["ran"] - failed - errors - skipped
+    return Counts(passed, failed, errors, skipped, frozenset(names)) if runs else None
 
 
 def _go(text: str) -> Counts | None:
@@ -140,12 +114,8 @@ def _go(text: str) -> Counts | None:
 
 
 def _cargo(text: str) -> Counts | None:
-    rows = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", text, re.MULTILINE)
-    if not rows:
-        return None
-    passed, failed, ignored = (sum(int(row[i]) for row in rows) for i in range(3))
-    names = re.findall(r"^test (\S+) \.\.\. FAILED$", text, re.MULTILINE)
-    return Counts(passed, failed, 0, ignored, frozenset(names))
+    rows = re.findall(r"^test result: \w+\. (\d+ passed; \d+ failed; \d+ ignored)", text, re.MULTILINE)
+    return _sum(rows, re.findall(r"^test (\S+) \.\.\. FAILED$", text, re.MULTILINE))
 
 
 def _tap(text: str) -> Counts | None:
@@ -159,20 +129,11 @@ def _tap(text: str) -> Counts | None:
 
 
 def _javascript(text: str) -> Counts | None:
-    rows = re.findall(r"^[ \t]*Tests:?[ \t]+((?:\d+ \w+(?:, | \| )?)+)", text, re.MULTILINE)
-    if not rows:
-        return None
-    told = {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", rows[-1])}
-    skipped = told.get("skipped", 0) + told.get("todo", 0)
-    return Counts(told.get("passed", 0), told.get("failed", 0), 0, skipped)
+    return _sum(re.findall(r"^[ \t]*Tests:?[ \t]+((?:\d+ \w+(?:, | \| )?)+)", text, re.MULTILINE)[-1:])
 
 
 def _plain(text: str) -> Counts | None:
-    rows = re.findall(r"^(?:\w+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", text, re.MULTILINE)
-    if not rows:
-        return None
-    passed, failed, skipped = (sum(int(row[i] or 0) for row in rows) for i in range(3))
-    return Counts(passed, failed, 0, skipped)
+    return _sum(re.findall(r"^(?:\w+: )?(\d+ passed, \d+ failed(?:, \d+ skipped)?)$", text, re.MULTILINE))
 
 
 _READERS = (_pytest, _unittest, _go, _cargo, _javascript, _tap, _plain)
@@ -182,8 +143,4 @@ _READERS = (_pytest, _unittest, _go, _cargo, _javascript, _tap, _plain)
 def from_output(output: bytes) -> Counts | None:
     """Counts from what a test command printed, or None when no known runner's summary is in it."""
     text = ANSI.sub("", output.decode("utf-8", "replace")).replace("\r\n", "\n")
-    for reader in _READERS:
-        counts = reader(text)
-        if counts is not None:
-            return counts
-    return None
+    return next((counts for reader in _READERS if (counts := reader(text)) is not None), None)

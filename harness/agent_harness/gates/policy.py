@@ -18,37 +18,14 @@ Read = Callable[[str, str], bytes | None]
 """(tree or commit, path) -> the file's bytes, or None where there is none."""
 
 ALWAYS_CHECK_CONFIG = (
-    "conftest.py",
-    "**/conftest.py",
     # pytest takes the first of these from the folder of its arguments upwards.
-    "**/pytest.ini",
-    "**/.pytest.ini",
-    "**/pytest.toml",
-    "**/.pytest.toml",
-    "**/tox.ini",
-    "noxfile.py",
-    "sitecustomize.py",
-    "**/sitecustomize.py",
-    "usercustomize.py",
-    "jest.config.*",
-    "vitest.config.*",
-    ".mocharc.*",
-    "karma.conf.*",
-    "phpunit.xml*",
-    ".rspec",
-    ".cargo/**",
+    *("**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml", "**/tox.ini"),
+    *("noxfile.py", "**/sitecustomize.py", "usercustomize.py", "jest.config.*", "vitest.config.*", ".mocharc.*"),
+    *("karma.conf.*", "phpunit.xml*", ".rspec", ".cargo/**"),
     # An installed distribution, to whoever is started beside it: its entry points are loaded as plugins.
-    "**/*.dist-info/**",
-    "**/*.egg-info/**",
-    "**/*.egg-link",
-    "**/*.pth",
+    *("**/*.dist-info/**", "**/*.egg-info/**", "**/*.egg-link", "**/*.pth"),
     # Files that a runner started in the root would import instead of the real one.
-    "pytest.py",
-    "pytest/**",
-    "_pytest/**",
-    "pluggy/**",
-    "unittest.py",
-    "unittest/**",
+    *("pytest.py", "pytest/**", "_pytest/**", "pluggy/**", "unittest.py", "unittest/**"),
 )
 """Files that change how tests are found, skipped or judged, whatever is written in them."""
 
@@ -57,15 +34,8 @@ _TOOL_FILES = ("{}.toml", ".{}.toml", "{}.ini", ".{}.ini", "{}.cfg", ".{}", ".{}
 """Where a program whose name stands in a check looks for its settings."""
 
 _RUNNERS = frozenset({"pytest", "unittest", "jest", "vitest", "mocha"})
-_SHADOWED = sys.stdlib_module_names | {
-    "iniconfig",
-    "packaging",
-    "exceptiongroup",
-    "tomli",
-    "pygments",
-    "coverage",
-    "py",
-}
+_OFTEN_THERE = {"iniconfig", "packaging", "exceptiongroup", "tomli", "pygments", "coverage", "py"}
+_SHADOWED = sys.stdlib_module_names | _OFTEN_THERE
 _HOOKS = re.compile(
     rb"\b(?:_pytest|pytest_plugins|pytest_(?:runtest|pyfunc|collect|itemcollected|report|sessionfinish|unconfigure)\w*)\b"
 )
@@ -83,20 +53,11 @@ def matches(path: str, globs: Sequence[str]) -> str | None:
     return None
 
 
+_GLOBS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
 def _regex(glob: str) -> str:
-    out, i = "", 0
-    while i < len(glob):
-        if glob.startswith("**/", i):
-            out, i = out + "(?:.*/)?", i + 3
-        elif glob.startswith("**", i):
-            out, i = out + ".*", i + 2
-        elif glob[i] == "*":
-            out, i = out + "[^/]*", i + 1
-        elif glob[i] == "?":
-            out, i = out + "[^/]", i + 1
-        else:
-            out, i = out + re.escape(glob[i]), i + 1
-    return out
+    return "".join(_GLOBS.get(part) or re.escape(part) for part in re.split(r"(\*\*/?|[*?])", glob))
 
 
 class PolicyGate:
@@ -110,46 +71,43 @@ class PolicyGate:
     def judge(self, case: Case) -> GateResult:
         """Every broken rule is named, with the way out where there is one."""
         reasons = [f"{r.path}: {r.reason}" for r in case.candidate.refusals]
+        words = _words(self._checks)
         for change in case.candidate.changes:
-            reasons += self._touches(change, case.item.allow_paths)
-            reasons += self._sizes(change)
-            reasons += self._secrets(change, case)
+            path = change.path.decode("utf-8", "surrogateescape")
+            old, new = (self._read(tree, path) for tree in (case.base, case.candidate.tree))
+            told = [*self._sizes(change), *self._secrets(old or b"", new or b"")]
+            if not matches(path, case.item.allow_paths):
+                told = [*self._touches(change, path), *told]
+                why = _place(change, path, words, fresh=old is None) or _contents(path, old, new, words)
+                if why and Allowance.CHECK_CONFIG not in case.item.allow:
+                    told.append(f"{why}, which changes how the work is judged (--allow check-config)")
+            reasons += [f"{change.shown}: {one}" for one in told]
         reasons += self._totals(case.candidate.changes)
-        if Allowance.CHECK_CONFIG not in case.item.allow:
-            reasons += self._check_config(case)
         outcome = GateOutcome.FAIL if reasons else GateOutcome.PASS
         return GateResult(self.name, outcome, tuple(reasons), {"files": [c.shown for c in case.candidate.changes]})
 
-    def _touches(self, change: Change, allowed: Sequence[str]) -> list[str]:
-        path = change.path.decode("utf-8", "surrogateescape")
-        if matches(path, allowed):
-            return []
+    def _touches(self, change: Change, path: str) -> list[str]:
         if glob := matches(path, self._policy.protected):
-            return [f"{change.shown}: protected by `{glob}` (an item may ask for it: --allow-path)"]
-        existed = change.old_mode != "000000"
-        if existed and (glob := matches(path, self._policy.keep)):
-            return [f"{change.shown}: an existing file kept by `{glob}` was {_did(change)} (--allow-path allows it)"]
+            return [f"protected by `{glob}` (an item may ask for it: --allow-path)"]
+        if change.old_mode != "000000" and (glob := matches(path, self._policy.keep)):
+            did = "deleted" if change.new_mode == "000000" else "changed"
+            return [f"an existing file kept by `{glob}` was {did} (--allow-path allows it)"]
         return []
 
     def _sizes(self, change: Change) -> list[str]:
         reasons = []
         if change.new_mode == "160000":
-            reasons.append(f"{change.shown}: a submodule entry was added or moved")
+            reasons.append("a submodule entry was added or moved")
         if change.new_size > self._policy.max_file_bytes:
-            reasons.append(
-                f"{change.shown}: {change.new_size} bytes, over max_file_bytes {self._policy.max_file_bytes}"
-            )
+            reasons.append(f"{change.new_size} bytes, over max_file_bytes {self._policy.max_file_bytes}")
         if change.binary and change.new_mode != "000000" and not self._policy.allow_binary:
-            reasons.append(f"{change.shown}: a binary file (policy.allow_binary is false)")
+            reasons.append("a binary file (policy.allow_binary is false)")
         return reasons
 
-    def _secrets(self, change: Change, case: Case) -> list[str]:
+    def _secrets(self, old: bytes, new: bytes) -> list[str]:
         """A model's provider knows its own key, and there are more ways to write one down than a redactor knows."""
-        path = change.path.decode("utf-8", "surrogateescape")
-        old, new = ((self._read(t, path) or b"").decode("utf-8", "replace") for t in (case.base, case.candidate.tree))
-        if self._redact(new) == new or self._redact(old) != old:
-            return []
-        return [f"{change.shown}: it holds a key of the harness's own configuration"]
+        had, has = (self._redact(text) != text for text in (data.decode("utf-8", "replace") for data in (old, new)))
+        return ["it holds a key of the harness's own configuration"] if has and not had else []
 
     def _totals(self, changes: Sequence[Change]) -> list[str]:
         reasons = []
@@ -160,54 +118,38 @@ class PolicyGate:
             reasons.append(f"the changed files hold {total} bytes, over policy.max_bytes {self._policy.max_bytes}")
         return reasons
 
-    def _check_config(self, case: Case) -> list[str]:
-        reasons = []
-        words = _words(self._checks)
-        for change in case.candidate.changes:
-            path = change.path.decode("utf-8", "surrogateescape")
-            if matches(path, case.item.allow_paths):
-                continue
-            if change.new_mode == "120000" and path.rsplit("/", 1)[-1] in _SECTIONS:
-                why = "a settings file that is a link"
-            else:
-                why = self._steers_checks(path, case, words)
-            if why:
-                reasons.append(f"{change.shown}: {why}, which changes how the work is judged (--allow check-config)")
-        return reasons
 
-    def _steers_checks(self, path: str, case: Case, words: frozenset[str]) -> str:
-        if matches(path, ALWAYS_CHECK_CONFIG):
-            return "check configuration"
-        name = path.rsplit("/", 1)[-1]
-        if path in words and not (_is_test(path) and words & _RUNNERS):
-            return "a script the checks run"
-        if (name in {"Makefile", "makefile", "GNUmakefile"} or name.endswith(".mk")) and "make" in words:
-            return "a makefile the checks run"
-        if matches(
-            name, [glob.format(word) for word in words if re.fullmatch(r"[a-z][\w-]*", word) for glob in _TOOL_FILES]
-        ):
-            return "settings of a program the checks run"
-        if _shadows(path) and self._read(case.base, path) is None:
-            return "a module that Python or pytest would import in place of its own"
-        if name.endswith(".py"):
-            old, new = (self._read(tree, path) or b"" for tree in (case.base, case.candidate.tree))
-            if found := set(_HOOKS.findall(new)) - set(_HOOKS.findall(old)):
-                return f"it reaches into the test runner ({b', '.join(sorted(found)).decode()})"
-        if reader := _SECTIONS.get(name):
-            settings = (_settings(reader, self._read(t, path), words) for t in (case.base, case.candidate.tree))
-            if next(settings) != next(settings):
-                return "its test settings differ"
-        return ""
+def _place(change: Change, path: str, words: frozenset[str], *, fresh: bool) -> str:
+    """How a file steers what judges the change, by its name and kind alone; an empty text where it does not."""
+    name = path.rsplit("/", 1)[-1]
+    if change.new_mode == "120000" and name in _SECTIONS:
+        return "a settings file that is a link"
+    if matches(path, ALWAYS_CHECK_CONFIG):
+        return "check configuration"
+    if path in words and not (_is_test(path) and words & _RUNNERS):
+        return "a script the checks run"
+    if (name in {"Makefile", "makefile", "GNUmakefile"} or name.endswith(".mk")) and "make" in words:
+        return "a makefile the checks run"
+    tools = [word for word in words if re.fullmatch(r"[a-z][\w-]*", word)]
+    if matches(name, [glob.format(tool) for tool in tools for glob in _TOOL_FILES]):
+        return "settings of a program the checks run"
+    shadows = fresh and _shadows(path)
+    return "a module that Python or pytest would import in place of its own" if shadows else ""
+
+
+def _contents(path: str, old: bytes | None, new: bytes | None, words: frozenset[str]) -> str:
+    """How what changed in a file does."""
+    if path.endswith(".py") and (found := set(_HOOKS.findall(new or b"")) - set(_HOOKS.findall(old or b""))):
+        return f"it reaches into the test runner ({b', '.join(sorted(found)).decode()})"
+    reader = _SECTIONS.get(path.rsplit("/", 1)[-1])
+    differ = reader and _settings(reader, old, words) != _settings(reader, new, words)
+    return "its test settings differ" if differ else ""
 
 
 def _shadows(path: str) -> bool:
     """A new top-level module of this path hides one that the checks need."""
     module = path.removeprefix("src/").removesuffix("/__init__.py").removesuffix(".py")
     return module != path and module in _SHADOWED
-
-
-def _did(change: Change) -> str:
-    return "deleted" if change.new_mode == "000000" else "changed"
 
 
 def _is_test(path: str) -> bool:
