@@ -176,16 +176,20 @@ class Stage:
     def review(self, candidate: Candidate) -> Iterator[tuple[Sandbox, Callable[[], bool]]]:
         """A read-only sandbox on the candidate with its base beside it, and a check that the tree is untouched."""
         laid, commit = self._laid(candidate.base, "review-base", Mode.RO, BASE), candidate.commit
-        with laid as base, self.study(commit, "reviewer", base) as opened:
-            yield opened
+        with laid as base, self.study(commit, "reviewer", base) as (sandbox, unchanged):
+            yield sandbox, lambda: unchanged() and self._as_laid(candidate.base, base)
 
     @contextmanager
     def study(self, commit: str, purpose: str, *beside: Mount) -> Iterator[tuple[Sandbox, Callable[[], bool]]]:
         """A read-only sandbox on a commit, and a check that its tree is untouched."""
-        with self._laid(commit, purpose, Mode.RO, WORKSPACE) as tree:
-            place, after = Path(tree.source), f"after {purpose}"
-            with self.sandbox(purpose, Mode.RO, tree, *beside) as sandbox:
-                yield sandbox, lambda: self._repository.capture(commit, place, keep_as="", message=after).empty
+        laid = self._laid(commit, purpose, Mode.RO, WORKSPACE)
+        with laid as tree, self.sandbox(purpose, Mode.RO, tree, *beside) as sandbox:
+            yield sandbox, lambda: self._as_laid(commit, tree)
+
+    def _as_laid(self, commit: str, tree: Mount) -> bool:
+        """Whether a checkout still holds its commit, and nothing beside it that git would ignore."""
+        found = self._repository.capture(commit, Path(tree.source), keep_as="", message="after a study")
+        return found.empty and not found.ignored
 
     def _spec(self, purpose: str, mode: Mode, mounts: tuple[Mount, ...]) -> SandboxSpec:
         config, (uid, gid) = self._shape.settings, self._shape.user

@@ -21,7 +21,9 @@ After the last entry every request gets status 400 "the script has ended", or th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import socket
 import sys
 import threading
 import time
@@ -79,6 +81,7 @@ class OpenAIServer:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self.requests: list[Seen] = []
+        self.open: set[socket.socket] = set()
         self._http = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         self._http.daemon_threads = True
         self._http.block_on_close = False
@@ -94,10 +97,14 @@ class OpenAIServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def close(self) -> None:
-        """Hang up, also on requests that are being held."""
+        """Hang up, also on requests that are being held, and on connections that a client keeps for the next server
+        that happens to get this port."""
         self._closing.set()
         self._http.shutdown()
         self._http.server_close()
+        for one in list(self.open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
     def wait(self, seconds: float | None) -> None:
         """A pause that ends when the server closes."""
@@ -166,6 +173,10 @@ def completion(entry: Mapping[str, Any], seen: Seen, number: int) -> dict[str, A
 def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            server.open.add(self.connection)
 
         def log_message(self, *_: object) -> None:
             """Silence: stderr is the test's."""

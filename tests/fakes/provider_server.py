@@ -10,12 +10,13 @@ server closes. After the steps the connection is kept for the next request.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -53,9 +54,11 @@ class ProviderServer:
         self._closing = threading.Event()
         self.requests: list[Seen] = []
         self.connections = 0
+        self._open: set[socket.socket] = set()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
 
     @property
     def root(self) -> str:
@@ -68,9 +71,13 @@ class ProviderServer:
         return self.root + "/v1"
 
     def close(self) -> None:
-        """Stop, and let go of the connections that are being held."""
+        """Stop, and let go of the connections that are being held. A client keeps them for the next server that
+        happens to get this port, which would not be the one to answer."""
         self._closing.set()
+        hang_up([self._socket])  # before its number is another's: the thread that accepts would take that one's callers
+        self._thread.join(5)
         self._socket.close()
+        hang_up(self._open)
 
     def __enter__(self) -> Self:
         return self
@@ -89,6 +96,7 @@ class ProviderServer:
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as file:
+            self._open.add(connection)
             try:
                 while (seen := _request(file)) is not None:
                     with self._lock:
@@ -116,6 +124,13 @@ class ProviderServer:
             elif self._closing.wait(step):
                 return False
         return True
+
+
+def hang_up(connections: Iterable[socket.socket]) -> None:
+    """End connections that may have ended already."""
+    for one in list(connections):
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
 
 
 def _request(file: Any) -> Seen | None:

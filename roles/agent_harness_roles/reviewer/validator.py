@@ -39,7 +39,10 @@ def validate(submission: JSON, facts: Mapping[str, Any], evidence: Evidence) -> 
     claims = _claims(submission, facts, evidence, (problems, doubts)) if first else []
     if first is None and submission.get("claims"):
         problems.append("claims: none were told yet; leave them out")
-    unseen = _unseen(submission.get("unreviewed", ()), facts, evidence)
+    admitted = submission.get("unreviewed", ())
+    if strange := [name for name in admitted if name not in {hunk.name for hunk in facts["hunks"]}]:
+        problems.append(f"unreviewed: {strange[0][:200]!r} is no changed hunk; name it as the list of changes does")
+    unseen = _unseen(admitted, facts, evidence)
     if unseen and submission["verdict"] == "pass" and first is None:
         more = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
         named = f"{', '.join(unseen[:_NAMED])}{more}"
@@ -56,11 +59,14 @@ def _numbered(findings: Sequence[JSON]) -> list[JSON]:
 
 
 def _joined(first: JSON, second: JSON) -> dict[str, Any]:
-    """Both verdicts as one: all findings stay, a fail stays a fail, and what the second said is kept beside it."""
+    """Both verdicts as one: all findings stay, a fail stays a fail, what was not judged stays so, and what the second
+    said is kept beside it."""
     verdict = "fail" if "fail" in {first["verdict"], second["verdict"]} else "pass"
     findings = [*first["findings"], *second["findings"]]
     kept = {"findings": findings, "verdict": verdict, "blind": first["verdict"], "told": second["verdict"]}
-    return {**first, **kept, "claims": second["claims"], "unseen": second["unseen"]}
+    admitted = [name for name in first["unseen"] if name in first.get("unreviewed", ())]
+    unseen = list(dict.fromkeys([*second["unseen"], *admitted]))
+    return {**first, **kept, "claims": second["claims"], "unseen": unseen}
 
 
 def _finding(one: JSON, facts: Mapping[str, Any], evidence: Evidence, said: tuple[list[str], list[str]]) -> JSON:
