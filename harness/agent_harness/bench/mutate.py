@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _OPPOSITE = {ast.Lt: (b"<", b"<="), ast.LtE: (b"<=", b"<"), ast.Gt: (b">", b">="), ast.GtE: (b">=", b">")}
+_OTHER = {ast.And: (b"and", b"or"), ast.Or: (b"or", b"and"), ast.Add: (b"+", b"-"), ast.Sub: (b"-", b"+")}
 _COMMUTE = {"max", "min", "zip", "print", "cast", "getattr", "setattr", "isinstance", "issubclass"}
 _LEAST_LINES = 4
 _SETTLED = ("TYPE_CHECKING", "version_info", "platform", "__name__", "DEBUG")
@@ -43,16 +44,10 @@ class Source:
         for line in data.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
 
-    def at(self, line: int, column: int) -> int:
-        """The offset of a line and a column in bytes, as the tree counts them."""
-        return self._starts[line - 1] + column
-
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """The bytes of a node."""
-        return (
-            self.at(node.lineno, node.col_offset),
-            self.at(node.end_lineno or node.lineno, node.end_col_offset or 0),
-        )
+        """The bytes of a node, whose lines and columns the tree counts in bytes, too."""
+        start = self._starts[node.lineno - 1] + node.col_offset
+        return start, self._starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
 
     def text(self, node: ast.expr | ast.stmt) -> bytes:
         """The source of a node."""
@@ -147,10 +142,10 @@ def _operator(source: Source, node: ast.expr) -> _Found | None:
             was, now = _OPPOSITE[type(op)]
             return source.between(left, right, was), now, "boundary", "P2"
         case ast.BoolOp(op=op, values=[left, right]):
-            was, now = (b"and", b"or") if isinstance(op, ast.And) else (b"or", b"and")
+            was, now = _OTHER[type(op)]
             return source.between(left, right, was), now, "and-or", "P1"
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=1) as right):
-            was, now = (b"+", b"-") if isinstance(op, ast.Add) else (b"-", b"+")
+            was, now = _OTHER[type(op)]
             return source.between(left, right, was), now, "off-by-one", "P1"
         case ast.Call(func=func, args=[ast.Name() as first, ast.Name() as second], keywords=[]):
             if ast.unparse(func).rsplit(".", 1)[-1] not in _COMMUTE and first.id != second.id:

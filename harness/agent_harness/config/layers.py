@@ -89,11 +89,8 @@ def find_project(start: Path, read: Reader = read_file) -> Found:
     Outside a git repository only `start` is looked at: a folder above may be anybody's."""
     folders = [start, *start.parents]
     top = next((folder for folder in folders if (folder / ".git").exists()), start)
-    for folder in folders[: folders.index(top) + 1]:
-        found = project_in(folder, read)
-        if found:
-            return found
-    return Found(top)
+    looked = (project_in(folder, read) for folder in folders[: folders.index(top) + 1])
+    return next(filter(None, looked), Found(top))
 
 
 def project_in(folder: Path, read: Reader) -> Found | None:
@@ -102,10 +99,8 @@ def project_in(folder: Path, read: Reader) -> Found | None:
     raw = read(own)
     table = pyproject(shared, read)
     if raw is not None and table is not None:
-        raise ConfigError(
-            f"two configurations: {near(own)} and [tool.{TABLE}] in {near(shared)}",
-            next="keep one of them",
-        )
+        both = f"two configurations: {near(own)} and [tool.{TABLE}] in {near(shared)}"
+        raise ConfigError(both, next="keep one of them")
     if raw is not None:
         return Found(folder, own, parse(raw, own))
     return Found(folder, shared, table) if table is not None else None
@@ -180,12 +175,8 @@ def refuse_single(name: str, rest: str) -> None:
 
 def same_but_for_case(parts: Path_, known: Leaves) -> Path_:
     """The name of a route or role as the files spell it: a variable's name has only capitals and underscores."""
-    if len(parts) < 3:
-        return parts
-    for key in known:
-        if key[0] == parts[0] and len(key) > 1 and key[1].lower().replace("-", "_").replace(".", "_") == parts[1]:
-            return (parts[0], key[1], *parts[2:])
-    return parts
+    same = (key[:2] for key in known if len(parts) > 2 and variable_of(key[:2]) == variable_of(parts[:2]))
+    return (*next(same, parts[:2]), *parts[2:])
 
 
 def variable_of(key: Path_) -> str:
