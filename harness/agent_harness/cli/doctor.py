@@ -15,8 +15,8 @@ def doctor(*, fix: Fix = False, sets: Sets = None, db: Db = None, as_json: Json 
     """Try everything a run needs. Exit 0 where all holds, 2 where the configuration cannot be read, else 3."""
     from agent_harness.cli import probes
 
-    loaded, findings = probes.configuration(sets, db)
-    findings.insert(0, probes.git())
+    loaded, finding = probes.configuration(sets, db)
+    findings = [probes.git(), finding]
     if loaded:
         findings += [*probes.project(loaded), *probes.routes(loaded.config), *probes.sandbox(loaded, fix=fix)]
     bad = sum(not one.ok for one in findings)

@@ -36,17 +36,17 @@ def shown(findings: list[Finding]) -> str:
 
 def failed(name: str, error: HarnessError) -> Finding:
     """An error as a finding."""
-    return Finding(name, ok=False, seen=error.what + (f": {error.why}" if error.why else ""), fix=error.next)
+    return Finding(name, ok=False, seen=error.told, fix=error.next)
 
 
-def configuration(sets: list[str] | None, db: str | None) -> tuple[Loaded | None, list[Finding]]:
+def configuration(sets: list[str] | None, db: str | None) -> tuple[Loaded | None, Finding]:
     """The configuration, None where it cannot be loaded, and a finding on it."""
     try:
         loaded = configured(sets, db)
     except ConfigError as error:
-        return None, [failed("configuration", error)]
+        return None, failed("configuration", error)
     file = str(loaded.file) if loaded.file else "no file: defaults"
-    return loaded, [Finding("configuration", ok=True, seen=f"{file}, {loaded.config.digest[:19]}")]
+    return loaded, Finding("configuration", ok=True, seen=f"{file}, {loaded.config.digest[:19]}")
 
 
 def git() -> Finding:
