@@ -25,10 +25,7 @@ class Owner:
     def current(cls) -> Owner:
         """This process."""
         machine = _text("/etc/machine-id") or socket.gethostname()
-        try:
-            space = str(Path("/proc/self/ns/pid").stat().st_ino)
-        except OSError:
-            space = "-"
+        space = str(Path("/proc/self/ns/pid").stat().st_ino)
         boot = _text("/proc/sys/kernel/random/boot_id") or "-"
         return cls(hashlib.sha256(machine.encode()).hexdigest()[:12], boot, space, os.getpid(), _started(os.getpid()))
 
@@ -54,14 +51,6 @@ class Owner:
 
 def _started(pid: int) -> str:
     """When a process started, in ticks since boot; empty when there is none, or it is only waiting to be reaped."""
-    if not Path("/proc/self/stat").exists():
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return ""
-        except PermissionError:
-            pass
-        return "-"
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return "" if not fields or fields[0] in {"Z", "X"} else fields[19]
 

@@ -7,64 +7,48 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 from agent_harness.errors import HarnessError
 
-IDLE_S = 5.0
 AT_EXIT_S = 30.0
 
 
 class Background:
-    """One thread for a queue of jobs, there only while there are any. Process-wide, and safe to use after a fork."""
+    """A thread for each job, one of which works at a time. Process-wide, and safe to use after a fork."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew: a forked child has neither the thread nor the containers."""
-        self._changed = threading.Condition()
-        self._jobs: deque[Callable[[], None]] = deque()
-        self._busy = 0
-        self._thread: threading.Thread | None = None
+        """Start anew: a forked child has neither the threads nor the containers."""
+        self._turn, self._lock = threading.Lock(), threading.Lock()
+        self._threads: list[threading.Thread] = []
 
     def put(self, job: Callable[[], None]) -> None:
         """Do this some time soon, at the latest before the process ends."""
-        with self._changed:
-            self._jobs.append(job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="sandbox-removal", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        thread = threading.Thread(target=self._work, args=(job,), name="sandbox-removal", daemon=True)
+        with self._lock:
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads, or the process is ending: somebody has to wait after all
+                self._work(job)
+                return
+            self._threads = [*(one for one in self._threads if one.is_alive()), thread]
 
     def wait(self, seconds: float) -> bool:
         """Whether everything that was put is done within this time."""
         until = time.monotonic() + seconds
-        with self._changed:
-            while self._jobs or self._busy:
-                left = until - time.monotonic()
-                if left <= 0:
-                    return False
-                self._changed.wait(left)
-        return True
+        for thread in list(self._threads):
+            thread.join(max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                if not self._jobs and not self._changed.wait_for(lambda: self._jobs, IDLE_S):
-                    self._thread = None
-                    return
-                job = self._jobs.popleft()
-                self._busy += 1
+    def _work(self, job: Callable[[], None]) -> None:
+        with self._turn:
             try:
                 job()
             except HarnessError as fault:  # said, not raised: whoever closed the sandbox has its result already
                 logging.getLogger(__name__).warning("%s; %s", fault.line, fault.next)
-            finally:
-                with self._changed:
-                    self._busy -= 1
-                    self._changed.notify_all()
 
 
 BACKGROUND = Background()
