@@ -68,10 +68,7 @@ class Probe:
         """What is run inside."""
         body = f"call({', '.join(self.call.split(' ') if '(' not in self.call else [_commas(self.call)])})"
         body = body if self.call else self.python
-        return (
-            self.shell.replace("@long", "x" * 9000)
-            or f"exec {PYTHON} - <<'PYTHON'\n{PRELUDE % textwrap.indent(body.strip(), '    ')}\nPYTHON"
-        )
+        return self.shell or f"exec {PYTHON} - <<'PYTHON'\n{PRELUDE % textwrap.indent(body.strip(), '    ')}\nPYTHON"
 
     def tried(self, box: Box, env: dict[str, str]) -> str:
         """What was seen where it is not what closes (or, if listed, what is known to be open); empty when it is."""

@@ -31,8 +31,6 @@ class Channel:
         self._raw = bytearray()
         self.noise = b""
         """What process 1 wrote to stderr: why it could not start."""
-        self.other: Callable[[bytes], None] = self._hear
-        """Takes what comes on stream 2."""
 
     def send(self, data: bytes, seconds: float = 60.0) -> None:
         """Send raw bytes."""
@@ -75,26 +73,14 @@ class Channel:
         while len(self._replies) < size:
             if time.monotonic() > until:
                 raise self._lost("its exec server did not answer in time")
-            self.fill()
+            self._fill()
         data = bytes(self._replies[:size])
         del self._replies[:size]
         return data
 
-    def line(self) -> str | None:
-        """The next line of stream 1, where all of it is here."""
-        end = self._replies.find(b"\n") + 1
-        if end > 0:
-            text = bytes(self._replies[: end - 1])
-            del self._replies[:end]
-            return text.decode("ascii", "replace")
-        if len(self._replies) > MAX_HEAD:
-            raise self._lost("its exec server sent a line that is too long")
-        return None
-
-    def fill(self, seconds: float = GLANCE_S) -> None:
-        """Read what comes within this time and take the engine's stream headers off."""
+    def _fill(self) -> None:
+        """Read what comes within a glance and take the engine's stream headers off."""
         try:
-            self._sock.settimeout(max(0.001, min(seconds, GLANCE_S)))
             data = self._sock.recv(1 << 18)
         except TimeoutError:
             self._alive()
@@ -114,10 +100,7 @@ class Channel:
             if stream == 1:
                 self._replies += part
             else:
-                self.other(bytes(part))
-
-    def _hear(self, part: bytes) -> None:
-        self.noise = (self.noise + part)[-MAX_NOISE:]
+                self.noise = (self.noise + part)[-MAX_NOISE:]
 
     def _lost(self, why: str) -> SandboxLost:
         said = self.noise.decode("utf-8", "replace").strip().splitlines()

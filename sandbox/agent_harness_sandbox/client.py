@@ -16,7 +16,6 @@ def connect(timeout_s: int = 60) -> Any:  # docker.DockerClient
     DOCKER_HOST wins, then the current docker context, then the default socket. A client is not thread safe:
     every sandbox takes its own. `timeout_s` bounds one silence of the API, never a command."""
     import docker
-    import requests
     from docker.errors import DockerException
 
     where, arguments = _endpoint(docker)
@@ -25,7 +24,7 @@ def connect(timeout_s: int = 60) -> Any:  # docker.DockerClient
             docker.DockerClient(**arguments, timeout=timeout_s) if arguments else docker.from_env(timeout=timeout_s)
         )
         client.ping()
-    except (DockerException, requests.RequestException, OSError) as fault:
+    except (DockerException, OSError) as fault:
         why = _plain(fault)
         mend = INSTALL
         if "ermission" in why:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,6 @@ from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.owner import LABEL, Owner
 from agent_harness_sandbox.pool import Pool
 from agent_harness_sandbox.removal import BACKGROUND
-from agent_harness_sandbox.shell import ShellChannel
 from agent_harness_sandbox.surroundings import Surroundings
 
 NAME = "agent-harness-"
@@ -48,7 +48,7 @@ class DockerSandbox:
         self._client, self._name, self._spec, self._around = client, name, around.spec, around
         self._talk = threading.Lock()
         self._api = threading.Lock()
-        self._channel: Channel | ShellChannel | None = None
+        self._channel: Channel | None = None
         self._why = ""
         self._closed = False
         self._made = False
@@ -99,7 +99,6 @@ class DockerSandbox:
 
     def _end(self) -> bool:
         """Whether nothing lives inside any more: by the exec server's own sweep when it is idle, else by a kill."""
-        import requests
         from docker.errors import APIError, NotFound
 
         if not self._why and self._channel is not None and self._talk.acquire(blocking=False):
@@ -116,7 +115,7 @@ class DockerSandbox:
                 self._client.api.kill(self._name)
         except NotFound:
             pass
-        except (APIError, requests.RequestException):  # it does not run, or the engine is in trouble: removal tells
+        except (APIError, OSError):  # it does not run, or the engine is in trouble: removal tells
             return False
         return True
 
@@ -134,15 +133,14 @@ class DockerSandbox:
 
     # --- below the port ---
 
-    def open(self, image_id: str, *, bash: bool) -> None:
-        """Create, compare, start, and prove from inside; `bash`: the exec server for images without Python. Raises
-        SandboxUnavailable or an engine's own error."""
+    def open(self, image_id: str) -> None:
+        """Create, compare, start, and prove from inside. Raises SandboxUnavailable or an engine's own error."""
         begun = time.monotonic()
         api = self._client.api
-        body = policy.create_body(self._spec, image_id, bash=bash)
+        body = policy.create_body(self._spec, image_id)
         container = api.create_container_from_config(body, self._name)["Id"]
         self._made = True
-        found = policy.differences(self._spec, api.inspect_container(container), bash=bash)
+        found = policy.differences(self._spec, api.inspect_container(container))
         if found:
             raise SandboxUnavailable(
                 "the engine made a container without the asked profile", why="; ".join(found[:6]), next=DOCTOR
@@ -150,13 +148,10 @@ class DockerSandbox:
         sock = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
         self._channel = channel = Channel(sock, self._look)
         api.start(container)
-        if bash:
-            self._channel = ShellChannel(channel, self._poke)
-        else:
-            channel.send(policy.execd())
-            hello, _ = channel.receive(seconds=START_S, most=0)
-            if hello.get("hello") != 1:
-                raise SandboxUnavailable("the exec server in the container said something odd", why=str(hello)[:200])
+        channel.send(policy.execd())
+        hello, _ = channel.receive(seconds=START_S, most=0)
+        if hello.get("hello") != 1:
+            raise SandboxUnavailable("the exec server in the container said something odd", why=str(hello)[:200])
         self.prove()
         self._around.begin(api, self._name, lambda image: _found(self._client, image), self._listening)
         self._about = {
@@ -169,8 +164,8 @@ class DockerSandbox:
             "allow": list(self._spec.allow),
             "services": [service.name for service in self._spec.services],
             "limits": {name: getattr(self._spec, name) for name in ("memory", "cpus", "pids", "tmp_size")},
-            "profile": policy.profile_digest(self._spec, bash=bash),
-            "exec": "bash" if bash else "python3",
+            "profile": policy.profile_digest(self._spec),
+            "exec": "lent python3" if policy.lends(self._spec) else "python3",
             "start_s": round(time.monotonic() - begun, 3),
         }
 
@@ -181,7 +176,9 @@ class DockerSandbox:
         facts, _ = self._ask(setup, policy.relay_text() if self._spec.allow else b"")
         found = [str(facts["why"])] if "fault" in facts else policy.unproven(self._spec, facts)
         if found:
-            raise SandboxUnavailable("the sandbox is not what it must be", why="; ".join(found[:6]), next=DOCTOR)
+            raise SandboxUnavailable(
+                "the sandbox is not what it must be", why=(why := "; ".join(found[:6])), next=_advice(why)
+            )
 
     def _listening(self, port: int) -> bool:
         """Whether something accepts connections on a port of the sandbox's own loopback."""
@@ -237,20 +234,8 @@ class DockerSandbox:
         self._why = why
         return SandboxLost("the sandbox cannot be used any more", why=why)
 
-    def _poke(self) -> None:
-        """Send USR1 to process 1."""
-        import requests
-        from docker.errors import DockerException
-
-        try:
-            with self._api:
-                self._client.api.kill(self._name, signal="USR1")
-        except (DockerException, requests.RequestException) as fault:
-            raise SandboxLost("the sandbox is gone", why=_line(fault)) from fault
-
     def _look(self) -> None:
         """Raise SandboxLost unless the engine says that the container runs."""
-        import requests
         from docker.errors import DockerException
 
         try:
@@ -258,7 +243,7 @@ class DockerSandbox:
                 if self._closed:
                     raise SandboxLost("the sandbox was closed")
                 state = self._client.api.inspect_container(self._name)["State"]
-        except (DockerException, requests.RequestException) as fault:
+        except (DockerException, OSError) as fault:
             raise SandboxLost("the sandbox is gone", why=_line(fault)) from fault
         if not state.get("Running") or state.get("Paused"):
             why = "out of memory" if state.get("OOMKilled") else f"it is {state.get('Status')}"
@@ -276,7 +261,7 @@ class DockerEngine:
         self._known: set[str] = set()
         """Content ids that were present and fitted; should one be gone, creating says so."""
         self._pool: Pool | None = None
-        self._shell: set[str] = set()
+        self._bare: set[str] = set()
         """Images that turned out to have no Python."""
 
     def start(self, spec: SandboxSpec) -> DockerSandbox:
@@ -302,22 +287,22 @@ class DockerEngine:
         spec = replace(spec, labels={**spec.labels, LABEL: str(self._owner)})
         policy.create_body(spec, "")
         with _STARTS, _unavailable("starting a sandbox failed"):
-            if spec.image not in self._shell:
+            if spec.image not in self._bare:
                 try:
-                    return self._open(spec, bash=False)
+                    return self._open(spec)
                 except APIError as fault:
                     if 'exec: "python3"' not in _line(fault):
                         raise
-            sandbox = self._open(spec, bash=True)
-            self._shell.add(spec.image)
-        return sandbox
+                self._bare.add(spec.image)
+            return self._open(spec)
 
-    def _open(self, spec: SandboxSpec, *, bash: bool) -> DockerSandbox:
+    def _open(self, spec: SandboxSpec) -> DockerSandbox:
         client = connect(API_S)
-        sandbox = DockerSandbox(client, NAME + secrets.token_hex(8), Surroundings(spec))  # named before it is made
+        around = Surroundings(spec, python=spec.image in self._bare)
+        sandbox = DockerSandbox(client, NAME + secrets.token_hex(8), around)  # named before it is made
         try:
             image_id = spec.image if spec.image in self._known else self._resolve(client, spec.image)
-            sandbox.open(image_id, bash=bash)
+            sandbox.open(image_id)
         except BaseException:
             with contextlib.suppress(SandboxLost):
                 sandbox.close()
@@ -368,20 +353,19 @@ DOCTOR = "run `agent-harness doctor`, which tries each property"
 @contextlib.contextmanager
 def _unavailable(what: str) -> Iterator[None]:
     """Every failure of the engine, or of a sandbox that has not started yet, as SandboxUnavailable."""
-    import requests
     from docker.errors import DockerException
 
     try:
         yield
     except SandboxLost as fault:
         raise SandboxUnavailable(what, why=fault.line, next=_advice(fault.line)) from fault
-    except (DockerException, requests.RequestException, OSError) as fault:
+    except (DockerException, OSError, subprocess.SubprocessError) as fault:
         why = _line(fault)
         raise SandboxUnavailable(what, why=why, next=_advice(why)) from fault
 
 
 def _advice(why: str) -> str:
-    if "python3" in why or 'exec: "bash"' in why:
+    if "python3" in why or "the image has no" in why:
         return "take an image that has bash and git, and python3 (3.9 or later) or none; `sandbox.image` names it"
     if "seccomp profile failed" in why:
         return (
@@ -421,7 +405,6 @@ def image_problem(image: dict[str, Any], engine: dict[str, Any]) -> str:
 
 def _remove(client: Any, name: str) -> None:
     """Remove a container by name and see that it is gone. Raises SandboxLost when it stays."""
-    import requests
     from docker.errors import APIError, NotFound
 
     until = time.monotonic() + 20
@@ -431,7 +414,7 @@ def _remove(client: Any, name: str) -> None:
             client.api.remove_container(name, force=True, v=True)
         except NotFound:
             return
-        except (APIError, requests.RequestException) as fault:  # a removal under way, or a slow engine: look again
+        except (APIError, OSError) as fault:  # a removal under way, or a slow engine: look again
             why = _line(fault)
             time.sleep(0.1)
     raise SandboxLost(f"container {name} cannot be removed", why=why, next=f"run `docker rm -f {name}`")

@@ -210,7 +210,7 @@ class Server:
             "ids": [os.getuid(), os.getgid(), *os.getgroups()],
             "status": {key: status.get(key, "") for key in ("CapEff", "CapBnd", "CapPrm", "NoNewPrivs", "Seccomp")},
             "interfaces": interfaces,
-            "tools": {name: _which(name) for name in ("bash", "git", "python3")},
+            "tools": {name: _which(name) for name in ("bash", "git")},
             "places": {place: _writable(place) for place in request["places"]},
             "usable": os.access(self.workspace, os.R_OK | os.X_OK),
         }, b""

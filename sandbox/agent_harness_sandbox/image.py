@@ -84,15 +84,21 @@ def _present(client: Any) -> bool:
     return bool(client.images.list(OWN_IMAGE))
 
 
-@contextlib.contextmanager
-def one_builder(say: Say) -> Iterator[None]:
-    """A file lock of this user, so that two processes do not build the same image at once."""
+def cache() -> Path:
+    """This user's folder for what can be made again. Raises SandboxUnavailable."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent-harness"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "image.lock").open("w")
+        (folder / "image.lock").touch()
     except OSError as fault:
         raise SandboxUnavailable(f"cannot write {folder}", why=str(fault), next="set XDG_CACHE_HOME") from fault
+    return folder
+
+
+@contextlib.contextmanager
+def one_builder(say: Say) -> Iterator[None]:
+    """A file lock of this user, so that two processes do not build the same image at once."""
+    lock = (cache() / "image.lock").open("w")
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,13 +113,12 @@ def one_builder(say: Say) -> Iterator[None]:
 
 def _tried(timeout_s: int, step: Callable[[Any], object]) -> str:
     """Do one step with a client of its own. Empty when it worked, else why not."""
-    import requests
     from docker.errors import DockerException
 
     with contextlib.closing(connect(timeout_s)) as client:
         try:
             step(client)
-        except (DockerException, requests.RequestException) as fault:
+        except (DockerException, OSError) as fault:
             return " ".join(str(fault).split())[:160]
     return ""
 

@@ -16,7 +16,6 @@ from typing import Any
 from agent_harness.errors import UsageError
 from agent_harness.types import Mode, SandboxSpec, endpoint
 from agent_harness_sandbox import relay
-from agent_harness_sandbox.shell import server
 
 SHM = 64 << 20
 HEADROOM = 96 << 20
@@ -46,9 +45,12 @@ ENVIRONMENT = {
 }
 """What every command finds. An editor that is asked for fails at once; nothing is written beside the sources."""
 
+CAPABILITIES = ("CapEff", "CapPrm", "CapBnd")
 NETWORKS = {"none": "none", "full": "bridge"}
 WAY = posixpath.dirname(relay.SOCKET)
 """Where the folder with the proxy's socket is, inside."""
+LENT = "/run/agent-harness-python"
+"""Where the interpreter of an image without Python is, inside: a mount like every other (see lent.py)."""
 
 # The server's text comes over the stream, so that no path of the host is mounted for it or shows inside.
 _BOOT = """import os,sys
@@ -80,8 +82,9 @@ def proxied(allow: Sequence[str], beside: Sequence[str] = ()) -> dict[str, str]:
     return names | {name.lower(): value for name, value in names.items()}
 
 
-def _python() -> list[str]:
-    return ["python3", "-I", "-S", "-c", _BOOT, str(len(execd()))]
+def lends(spec: SandboxSpec) -> bool:
+    """Whether the sandbox runs an interpreter that is not its image's."""
+    return any(mount.target == LENT for mount in spec.mounts)
 
 
 def seccomp() -> str:
@@ -90,9 +93,9 @@ def seccomp() -> str:
     return json.dumps(json.loads(text), separators=(",", ":"))
 
 
-def profile_digest(spec: SandboxSpec, *, bash: bool = False) -> str:
+def profile_digest(spec: SandboxSpec) -> str:
     """Names the profile in the log: the whole request without the run's own labels and folders."""
-    body = create_body(spec, "image", bash=bash)
+    body = create_body(spec, "image")
     body["HostConfig"]["Mounts"] = [[mount["Target"], mount["ReadOnly"]] for mount in body["HostConfig"]["Mounts"]]
     del body["Labels"]
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode() + execd()).hexdigest()[:16]
@@ -108,13 +111,13 @@ def environment(spec: SandboxSpec) -> dict[str, str]:
     return {**env, **(proxied(spec.allow, beside) if spec.allow else {}), **spec.env}
 
 
-def create_body(spec: SandboxSpec, image_id: str, *, bash: bool = False) -> dict[str, Any]:
-    """The engine's create request; `bash`: for an image without Python. Raises UsageError for a spec that no profile
-    can hold for."""
+def create_body(spec: SandboxSpec, image_id: str) -> dict[str, Any]:
+    """The engine's create request. Raises UsageError for a spec that no profile can hold for."""
     _check(spec)
+    lent = [f"{LENT}/loader", "--library-path", f"{LENT}/libraries", f"{LENT}/bin/python3"]
     return {
         "Image": image_id,
-        "Entrypoint": ["bash", "-p", "-c", server(), "bash"] if bash else _python(),
+        "Entrypoint": [*(lent if lends(spec) else ["python3"]), "-I", "-S", "-c", _BOOT, str(len(execd()))],
         "Cmd": [],
         "User": f"{spec.uid}:{spec.gid}",
         "WorkingDir": "/",
@@ -137,6 +140,7 @@ def _host_config(spec: SandboxSpec) -> dict[str, Any]:
     size = f"size={spec.tmp_size},nr_inodes={spec.tmp_size // INODE_EVERY}"
     tmpfs = f"rw,nosuid,nodev,exec,{size},mode=1777,uid={spec.uid},gid={spec.gid}"
     limits = {"nofile": OPEN_FILES, "core": 0, "fsize": FILE_SIZE}
+    gpus = -1 if spec.gpus == "all" else int(spec.gpus or 0)
     return {
         "NetworkMode": NETWORKS[spec.network],
         "IpcMode": "private",
@@ -155,7 +159,7 @@ def _host_config(spec: SandboxSpec) -> dict[str, Any]:
         "Binds": [],
         "VolumesFrom": [],
         "Devices": [],
-        "DeviceRequests": _gpus(spec.gpus),
+        "DeviceRequests": [{"Count": gpus, "Capabilities": [["gpu"]]}] if gpus else [],
         "DeviceCgroupRules": [],
         "Links": [],
         "ExtraHosts": [f"{service.name}:127.0.0.1" for service in spec.services],
@@ -179,12 +183,6 @@ def _host_config(spec: SandboxSpec) -> dict[str, Any]:
     }
 
 
-def _gpus(wanted: str) -> list[dict[str, Any]]:
-    if not wanted:
-        return []
-    return [{"Count": -1 if wanted == "all" else int(wanted), "Capabilities": [["gpu"]]}]
-
-
 def mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
     """A structured mount: names with spaces and colons hold. Not recursive: a mount inside the source would stay
     writable in a read-only one on engines before 25."""
@@ -203,32 +201,26 @@ def least_memory(tmp_size: int) -> int:
 
 
 def _check(spec: SandboxSpec) -> None:
-    problem = ""
     ports = [port for service in spec.services for port in service.ports] + [relay.PORT] * bool(spec.allow)
-    if spec.uid < 1 or spec.gid < 1:
-        problem = f"runs as {spec.uid}:{spec.gid}, and root is not allowed inside"
-    elif spec.network not in NETWORKS:
-        problem = f"network {spec.network!r} is neither none nor full"
-    elif spec.allow and spec.network != "none":
-        problem = f"an allow list means nothing with network {spec.network}"
-    elif len(set(ports)) != len(ports):
-        problem = "two services have the same port, or one has the proxy's"
-    elif (need := least_memory(spec.tmp_size)) > spec.memory:
-        problem = f"memory {spec.memory} is less than its temporary file systems could fill ({need})"
-    elif spec.mode is Mode.RO and any(not mount.read_only for mount in spec.mounts):
-        problem = "mode ro has a writable mount"
-    elif any(mount.target in {"/", *TMPFS} or not mount.target.startswith("/") for mount in spec.mounts):
-        problem = "a mount covers / or a temporary file system"
-    elif "/workspace" not in {mount.target for mount in spec.mounts}:
-        problem = "nothing is mounted at /workspace"
-    if problem:
+    need, places = least_memory(spec.tmp_size), {mount.target for mount in spec.mounts}
+    problems = {
+        f"runs as {spec.uid}:{spec.gid}, and root is not allowed inside": spec.uid < 1 or spec.gid < 1,
+        f"network {spec.network!r} is neither none nor full": spec.network not in NETWORKS,
+        f"an allow list means nothing with network {spec.network}": spec.allow and spec.network != "none",
+        "two services have the same port, or one has the proxy's": len(set(ports)) != len(ports),
+        f"memory {spec.memory} is less than its temporary file systems could fill ({need})": need > spec.memory,
+        "mode ro has a writable mount": spec.mode is Mode.RO and not all(mount.read_only for mount in spec.mounts),
+        "a mount covers / or a temporary file system": any(one in {"/", *TMPFS} or one[:1] != "/" for one in places),
+        "nothing is mounted at /workspace": "/workspace" not in places,
+    }
+    if problem := next((what for what, seen in problems.items() if seen), ""):
         raise UsageError(f"the sandbox spec does not hold: {problem}", next="change the [sandbox] settings")
 
 
-def differences(spec: SandboxSpec, inspect: Mapping[str, Any], *, bash: bool = False) -> list[str]:
+def differences(spec: SandboxSpec, inspect: Mapping[str, Any]) -> list[str]:
     """Where the engine's account of a created container is not the profile; empty when it is. Whatever the account
     leaves out counts as a difference, unless the profile wants it empty."""
-    want = create_body(spec, str(inspect.get("Image", "")), bash=bash)
+    want = create_body(spec, str(inspect.get("Image", "")))
     config, host = inspect.get("Config") or {}, inspect.get("HostConfig") or {}
     found = _compare("HostConfig", want.pop("HostConfig"), host)
     env, labels = set(want.pop("Env")), want.pop("Labels")
@@ -273,25 +265,20 @@ def _short(value: object) -> str:
 
 def unproven(spec: SandboxSpec, facts: Mapping[str, Any]) -> list[str]:
     """What the started sandbox, asked from inside, does not have; empty when it holds in both directions."""
-    status, places = facts.get("status", {}), facts.get("places", {})
-    tools = [name for name, path in facts.get("tools", {"bash": ""}).items() if not path]
-    found = [f"the image has no {name}; it needs bash and git" for name in tools]
-    if set(facts.get("ids", [])) != {spec.uid, spec.gid}:
-        found.append(f"it runs as {facts.get('ids')}, not {spec.uid}:{spec.gid}")
-    if any(int(status.get(name) or "1", 16) for name in ("CapEff", "CapPrm", "CapBnd")):
-        found.append(f"it has capabilities: {status}")
-    if status.get("NoNewPrivs") != "1":
-        found.append("no-new-privileges is not set")
-    if status.get("Seccomp") != "2":
-        found.append("no seccomp filter is loaded")
-    if spec.network == "none" and facts.get("interfaces") != ["lo"]:
-        found.append(f"it has network interfaces {facts.get('interfaces')}")
-    if not facts.get("usable"):
-        found.append(f"uid {spec.uid} cannot list /workspace; give its folder to that user")
+    status, places, ids, links = (facts.get(name) or {} for name in ("status", "places", "ids", "interfaces"))
+    tools = facts.get("tools", {"bash": ""})
+    holds = {
+        **{f"the image has no {name}; it needs bash and git": path for name, path in tools.items()},
+        f"it runs as {ids}, not {spec.uid}:{spec.gid}": set(ids) == {spec.uid, spec.gid},
+        f"it has capabilities: {status}": not any(int(status.get(name) or "1", 16) for name in CAPABILITIES),
+        "no-new-privileges is not set": status.get("NoNewPrivs") == "1",
+        "no seccomp filter is loaded": status.get("Seccomp") == "2",
+        f"it has network interfaces {links}": spec.network != "none" or links == ["lo"],
+        f"uid {spec.uid} cannot list /workspace; give its folder to that user": facts.get("usable"),
+    }
     for place, wanted in expected_places(spec).items():
-        if places.get(place) != wanted:
-            found.append(f"writing {place} gives {places.get(place)}, not {wanted}")
-    return found
+        holds[f"writing {place} gives {places.get(place)}, not {wanted}"] = places.get(place) == wanted
+    return [what for what, held in holds.items() if not held]
 
 
 def expected_places(spec: SandboxSpec) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""What stands around one sandbox and goes with it: the proxy of its allow list, and the servers beside it.
+"""What stands around one sandbox and goes with it: the proxy of its allow list, the
+interpreter that its image lacks, and the servers beside it.
 
 A service is a container in the sandbox's own network namespace. With network `none` both have nothing but the same
 loopback: there is no network that they could reach anything else by, and no gateway with the host's ports on it.
@@ -7,6 +8,7 @@ Every sandbox has servers of its own, so that nothing written to one by a candid
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +19,7 @@ from agent_harness.errors import SandboxUnavailable
 from agent_harness.types import Mount, SandboxSpec, Service
 from agent_harness_sandbox import policy
 from agent_harness_sandbox.egress import Egress
+from agent_harness_sandbox.lent import lend
 
 HEALTHY_S = 90.0
 
@@ -27,13 +30,15 @@ Find = Callable[[str], tuple[str, dict[str, Any]]]
 class Surroundings:
     """Made before the sandbox, closed after it. `spec` is the sandbox's own, with what leads to these."""
 
-    def __init__(self, spec: SandboxSpec) -> None:
+    def __init__(self, spec: SandboxSpec, *, python: bool) -> None:
+        """`python`: the image has none, and is lent one."""
         beside = Path(spec.mounts[0].source).parent  # the run's own folder, removed with it
+        self._denied, self._made, shown = spec.denied, list[str](), list[Mount]()
+        self._python = lend(beside) if python else None
         self._egress = Egress(spec.allow, beside, spec.uid, spec.gid) if spec.allow else None
-        self._denied, self._made = spec.denied, list[str]()
-        if self._egress is not None:
-            spec = replace(spec, mounts=(*spec.mounts, Mount(str(self._egress.folder), policy.WAY, read_only=True)))
-        self.spec = spec
+        for folder, place in ((self._python, policy.LENT), (self._egress and self._egress.folder, policy.WAY)):
+            shown += [Mount(str(folder), place, read_only=True)] if folder else []
+        self.spec = replace(spec, mounts=(*spec.mounts, *shown))
 
     def tell(self) -> None:
         """Hand on what the proxy refused since the last time."""
@@ -79,6 +84,8 @@ class Surroundings:
         finally:
             if self._egress is not None:
                 self._egress.close()
+            if self._python is not None:
+                shutil.rmtree(self._python, ignore_errors=True)
 
 
 def service_body(

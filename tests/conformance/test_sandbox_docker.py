@@ -47,12 +47,12 @@ def without_python():
         client.images.remove(tag, force=True)
 
 
-@pytest.fixture(params=["python3", "bash"])
+@pytest.fixture(params=["python3", "lent python3"])
 def make_sandbox(request):
     factory = Factory()
 
     def make(*args, **changes):
-        if request.param == "bash":
+        if request.param == "lent python3":
             changes["image"] = request.getfixturevalue("without_python")
             changes["env"] = {"PYTHON": f"{HIDDEN}/python3", **changes.get("env", {})}
         box = factory(*args, **changes)
