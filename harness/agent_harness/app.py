@@ -33,9 +33,9 @@ from agent_harness.pipeline import AUDIT_TRAILER, DELIVERED, Life
 from agent_harness.place import Place
 from agent_harness.ports import Finding, Model, Recorder, RoleRunner, SandboxEngine, Transport, Warmable
 from agent_harness.queue import Queue
+from agent_harness.queue.spending import Spending
 from agent_harness.receipt import RunReport
 from agent_harness.redact import Redactor
-from agent_harness.spending import Spending
 from agent_harness.stage import Stage, hold
 from agent_harness.store import Store
 from agent_harness.store.verdicts import Verdicts

@@ -13,7 +13,7 @@ from statistics import median
 
 from agent_harness.clock import SystemClock
 from agent_harness.config import BudgetSettings
-from agent_harness.spending import Spending
+from agent_harness.queue.spending import Spending
 from agent_harness.store import Store
 from agent_harness.types import Limits, Spend
 from fakes.queues import quick_folder

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from agent_harness.errors import Exit, LimitReached
-from agent_harness.spending import DAY_MS
+from agent_harness.queue.spending import DAY_MS
 from agent_harness.types import ItemState
 from e2e import scripts
 

@@ -20,7 +20,7 @@ from sqlalchemy import text
 from agent_harness.clock import SystemClock
 from agent_harness.config import BudgetSettings
 from agent_harness.errors import LimitReached
-from agent_harness.spending import Spending
+from agent_harness.queue.spending import Spending
 from agent_harness.store import Store
 from agent_harness.types import Limits, Mode, Role, Spend
 
@@ -68,7 +68,7 @@ def work(url: str, seeds: Sequence[int], runs: int, total: int, journal: bool) -
     store, said = Store.open(url), [Told() for _ in seeds]
     spending = Spending(store, SystemClock(), settings(total))
     threads = [
-        threading.Thread(target=_spend, args=(spending, seed, runs, total, told, journal))
+        threading.Thread(target=_spend, args=(spending, seed, (runs, total), told, journal))
         for seed, told in zip(seeds, said, strict=True)
     ]
     for thread in threads:
@@ -79,7 +79,8 @@ def work(url: str, seeds: Sequence[int], runs: int, total: int, journal: bool) -
     return said
 
 
-def _spend(spending: Spending, seed: int, runs: int, total: int, told: Told, journal: bool) -> None:
+def _spend(spending: Spending, seed: int, many: tuple[int, int], told: Told, journal: bool) -> None:
+    runs, total = many
     dice = random.Random(seed)
     for number in range(runs):
         index = dice.randrange(ITEMS)

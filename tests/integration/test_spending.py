@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from agent_harness.config import BudgetSettings
 from agent_harness.errors import Exit, LimitReached
-from agent_harness.spending import DAY_MS, SOON_MS, Spending
+from agent_harness.queue.spending import DAY_MS, SOON_MS, Spending
 from agent_harness.store import Store
 from agent_harness.types import NANO, Limits, Settlement, Spend
 from fakes.queues import Desk, quick_folder
@@ -77,7 +77,7 @@ import sys, time
 sys.path[:0] = {[path for path in sys.path if path]!r}
 from agent_harness.clock import SystemClock
 from agent_harness.config import BudgetSettings
-from agent_harness.spending import Spending
+from agent_harness.queue.spending import Spending
 from agent_harness.store import Store
 from agent_harness.types import Limits, Spend
 from fakes.spenders import role

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from agent_harness.clock import SystemClock
 from agent_harness.config import BudgetSettings
 from agent_harness.errors import LimitReached, StoreFault
-from agent_harness.spending import Spending
+from agent_harness.queue.spending import Spending
 from agent_harness.store import Store, migrate
 from agent_harness.types import ItemState, Limits, NewItem, Settlement, Spend
 from fakes.queues import Desk
