@@ -51,10 +51,14 @@ class HarnessError(Exception):
         super().__init__(self.line)
 
     @property
+    def told(self) -> str:
+        """What and why."""
+        return self.what + (f": {self.why}" if self.why else "")
+
+    @property
     def line(self) -> str:
         """What a person reads, on one line."""
-        text = self.what + (f": {self.why}" if self.why else "")
-        return " ".join((text + (f". Next: {self.next}" if self.next else "")).split())
+        return " ".join((self.told + (f". Next: {self.next}" if self.next else "")).split())
 
 
 class UsageError(HarnessError):
@@ -116,15 +120,15 @@ class StoreFault(InfrastructureError):
 
 
 class ModelFaultKind(StrEnum):
-    """What a provider's failure means for the next try."""
+    """What a provider's failure means for the next try; the most hopeful first."""
 
     RETRY = "retry"
-    CAP = "cap"
-    AUTH = "auth"
-    REFUSED = "refused"
-    CONTEXT = "context"
-    FILTERED = "filtered"
     MALFORMED = "malformed"
+    CONTEXT = "context"
+    CAP = "cap"
+    FILTERED = "filtered"
+    REFUSED = "refused"
+    AUTH = "auth"
 
 
 class ModelFault(InfrastructureError):

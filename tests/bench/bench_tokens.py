@@ -157,11 +157,11 @@ def transcript(shape: str, turns: int) -> list[Turn]:
 def recorded() -> list[Turn]:
     """The implementer's part of the demonstration's recording."""
     exchanges = ReplayTransport(demo.RECORDING)._recording.exchanges["implementer"]
-    results = {m.tool_call_id: m.content for e in exchanges for m in e.messages if m.role == "tool"}
+    results = {m.tool_call_id: m.content for e in exchanges for m in e.history if m.role == "tool"}
     out = []
     for exchange in exchanges:
-        reply = exchange.reply
-        assert reply is not None
+        reply = exchange.answer
+        assert isinstance(reply, Reply)
         (call,) = reply.message.tool_calls
         shown = results.get(call.id, "")
         output = shown.partition("\n")[2] if call.name == "bash" else ""

@@ -268,7 +268,7 @@ def test_a_place_that_cannot_be_written_is_found_before_any_call(tmp_path):
 def test_a_recording_that_can_be_written_no_more_ends_the_call_and_bills_it(tmp_path):
     path = tmp_path / "r"
     transport = RecordingTransport(ScriptedTransport([reply()]), path, plain)
-    path.unlink()
+    path.unlink(missing_ok=True)
     path.mkdir()
     with pytest.raises(ModelFault, match="cannot be written") as caught:
         transport.send(ask(USER), 9)

@@ -112,12 +112,11 @@ class ModelClient:
             call = self._log.asked(way.route, request, worst)
             started, timeout = self._clock.monotonic(), min(way.route.timeout_s, budget.seconds_left())
             try:
-                reply = self._send(way, request, timeout, budget)
+                most = min(timeout + self._patience.grace_s, budget.seconds_left())
+                reply = within(most, lambda: way.transport.send(request, timeout), self._stop)
             except (ModelFault, CredentialError, Cancelled) as fault:
                 seconds = self._clock.monotonic() - started
-                usage = fault.usage if isinstance(fault, ModelFault) else None
-                if usage is None and _may_be_billed(fault, late=seconds >= timeout):
-                    usage = _most(worst, request)
+                usage = _used(fault, request, worst, late=seconds >= timeout)
                 if usage is not None:
                     spend = Spend(0, usage.total, self._price(way, usage, None)[0])
                 self._log.failed(call, fault, usage, spend, seconds)
@@ -147,12 +146,6 @@ class ModelClient:
             else:
                 return replace(request, max_output_tokens=cap), worst, ticket
 
-    def _send(self, way: _Way, request: ModelRequest, timeout: float, budget: Budget) -> Reply:
-        left = budget.seconds_left()
-        return within(
-            min(timeout + self._patience.grace_s, left), lambda: way.transport.send(request, timeout), self._stop
-        )
-
     def _price(self, way: _Way, usage: Usage, reported: int | None) -> tuple[int, str]:
         """Nano-dollars and where they are known from. What the provider says it charged wins."""
         if reported is not None:
@@ -175,14 +168,14 @@ class ModelClient:
             self._clock.sleep(min(left, 0.5))
 
 
-def _may_be_billed(fault: HarnessError, *, late: bool) -> bool:
-    """Whether the provider may charge for a call that brought nothing: its answer could not be read, or nobody waited
-    for it any more. Then the most it could be is charged here too: a ceiling is never passed by what is not known."""
+def _used(fault: HarnessError, request: ModelRequest, worst: Spend, *, late: bool) -> Usage | None:
+    """What a call that brought nothing is charged for: what the provider said, or the most it can be, as it was
+    reserved, where its answer could not be read or nobody waited for it any more: a ceiling is never passed by what
+    is not known."""
+    billed = isinstance(fault, Cancelled)
     if isinstance(fault, ModelFault):
-        return late or isinstance(fault, Late) or fault.kind is ModelFaultKind.MALFORMED
-    return isinstance(fault, Cancelled)
-
-
-def _most(worst: Spend, request: ModelRequest) -> Usage:
-    """The most that a call can have used, as it was reserved."""
-    return Usage(worst.tokens - request.max_output_tokens, request.max_output_tokens, counted=True)
+        if fault.usage is not None:
+            return fault.usage
+        billed = late or isinstance(fault, Late) or fault.kind is ModelFaultKind.MALFORMED
+    most = Usage(worst.tokens - request.max_output_tokens, request.max_output_tokens, counted=True)
+    return most if billed else None

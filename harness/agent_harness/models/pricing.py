@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib.resources import files
@@ -45,11 +45,11 @@ class Price:
             )
         rates = {key: _nano(usd[key], f"{where}.{key}") for key in _KEYS if usd.get(key) is not None}
         read, write = rates.get("cache_read", rates["input"]), rates.get("cache_write", rates["input"])
-        tier = usd.get("long")
-        if tier is None:
-            return cls(rates["input"], rates["output"], read, write)
+        price = cls(rates["input"], rates["output"], read, write)
+        if (tier := usd.get("long")) is None:
+            return price
         long = cls.of({key: value for key, value in tier.items() if key != "from"}, f"{where}.long")
-        return cls(rates["input"], rates["output"], read, write, long_from=tier["from"], long=long)
+        return replace(price, long_from=tier["from"], long=long)
 
     def as_json(self) -> dict[str, Any]:
         """The rates as plain data, for a call's record."""
@@ -79,9 +79,8 @@ def cost(usage: Usage, price: Price) -> int:
 def worst_cost(input_tokens: int, output_tokens: int, price: Price) -> int:
     """The most that a call with at most so many tokens can cost, whatever is cached."""
     tiers = [price] if price.for_input(input_tokens) is price or price.long is None else [price, price.long]
-    dearest = max(max(tier.input, tier.cache_read, tier.cache_write) for tier in tiers)
-    total = input_tokens * dearest + output_tokens * max(tier.output for tier in tiers)
-    return -(-total // _MILLION)
+    dearest = [(max(tier.input, tier.cache_read, tier.cache_write), tier.output) for tier in tiers]
+    return -(-max(input_tokens * more + output_tokens * out for more, out in dearest) // _MILLION)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ from agent_harness.models.drift import first_difference
 from agent_harness.models.records import reply_as_json, reply_from_json, tools_digest
 from agent_harness.ports import Transport
 from agent_harness.redact import scrub
-from agent_harness.types import Message, ModelRequest, Reply, Usage, canonical
+from agent_harness.types import JSON, Message, ModelRequest, Reply, Usage, canonical
 
 Redact: TypeAlias = Callable[[str], str]
 
@@ -34,45 +34,30 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One call of a role. `messages` are those from index `start` of `history` on, which is there once read."""
+    """One call of a role, as it was recorded: its whole history, new from `start` on, and what came back."""
 
     role: str
     call: int
     start: int
-    messages: tuple[Message, ...]
+    history: tuple[Message, ...]
     tools: str
-    reply: Reply | None
-    fault: ModelFault | None
-    history: tuple[Message, ...] = ()
+    answer: Reply | ModelFault
 
-    def as_json(self) -> dict[str, Any]:
-        """The line of the file."""
-        out: dict[str, Any] = {
-            "role": self.role,
-            "call": self.call,
-            "start": self.start,
-            "messages": [message.as_json() for message in self.messages],
-            "tools": self.tools,
-        }
-        if self.reply is not None:
-            return {**out, "reply": reply_as_json(self.reply)}
-        if (fault := self.fault) is None:
-            raise ValueError("an exchange needs a reply or a fault")
-        named = {"kind": fault.kind.value, "what": fault.what, "why": fault.why, "next": fault.next}
-        return {**out, "fault": named | ({"usage": asdict(fault.usage)} if fault.usage else {})}
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Exchange:
-        """Read a line. Raises KeyError, TypeError or ValueError."""
-        messages = tuple(Message.from_json(message) for message in data["messages"])
-        reply = reply_from_json(data["reply"]) if "reply" in data else None
-        fault = None
-        if reply is None:
-            said = data["fault"]
-            usage = Usage(**said["usage"]) if "usage" in said else None
-            kind = ModelFaultKind(said["kind"])
-            fault = ModelFault(kind, said["what"], why=said["why"], next=said["next"], usage=usage)
-        return Exchange(data["role"], data["call"], data["start"], messages, data["tools"], reply, fault)
+def _answer_as_json(answer: Reply | ModelFault) -> dict[str, Any]:
+    if isinstance(answer, Reply):
+        return {"reply": reply_as_json(answer)}
+    named = {"kind": answer.kind.value, "what": answer.what, "why": answer.why, "next": answer.next}
+    return {"fault": named | ({"usage": asdict(answer.usage)} if answer.usage else {})}
+
+
+def _answer_from_json(data: JSON) -> Reply | ModelFault:
+    """What came back, of a line. Raises KeyError, TypeError or ValueError."""
+    if "reply" in data:
+        return reply_from_json(data["reply"])
+    said = data["fault"]
+    usage = Usage(**said["usage"]) if "usage" in said else None
+    return ModelFault(ModelFaultKind(said["kind"]), said["what"], why=said["why"], next=said["next"], usage=usage)
 
 
 class Recording:
@@ -81,7 +66,6 @@ class Recording:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.exchanges: dict[str, list[Exchange]] = {}
-        self._histories: dict[str, list[Message]] = {}
         self._offset, self._line = 0, 0
 
     def read_on(self) -> None:
@@ -95,7 +79,7 @@ class Recording:
         except OSError as error:
             raise ConfigError(f"the recording {self.path} cannot be read", why=error.strerror or str(error)) from None
 
-    def add(self, request: ModelRequest, reply: Reply | None, fault: ModelFault | None, redact: Redact) -> None:
+    def add(self, request: ModelRequest, answer: Reply | ModelFault, redact: Redact) -> None:
         """Append one exchange, durable on return. Raises OSError."""
         messages = tuple(Message.from_json(scrub(message.as_json(), redact)) for message in request.messages)
         with self.path.open("ab") as file:
@@ -103,32 +87,36 @@ class Recording:
             self.read_on()
             if self._line == 0:
                 file.write(_line({"format": FORMAT, "version": VERSION}))
-            before = self._histories.get(request.role, [])
-            start = next(
-                (at for at, pair in enumerate(zip_longest(before, messages)) if pair[0] != pair[1]), len(before)
-            )
-            call = len(self.exchanges.get(request.role, ())) + 1
-            tools = tools_digest(request.tools)
-            exchange = Exchange(request.role, call, start, messages[start:], tools, reply, fault)
-            file.write(_line(scrub(exchange.as_json(), redact)))
+            before, call = self._last(request.role)
+            pairs = zip_longest(before, messages)
+            start = next((at for at, (then, now) in enumerate(pairs) if then != now), len(before))
+            data = {
+                "role": request.role,
+                "call": call + 1,
+                "start": start,
+                "messages": [message.as_json() for message in messages[start:]],
+                "tools": tools_digest(request.tools),
+                **_answer_as_json(answer),
+            }
+            file.write(_line(scrub(data, redact)))
             file.flush()
             os.fsync(file.fileno())
+
+    def _last(self, role: str) -> tuple[tuple[Message, ...], int]:
+        """The history of a role's last call, and which call that was."""
+        known = self.exchanges.get(role)
+        return (known[-1].history, known[-1].call) if known else ((), 0)
 
     def _take(self, raw: bytes) -> None:
         self._line += 1
         try:
-            exchange = self._parse(raw)
+            self._parse(raw)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             why = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
             where = f"line {self._line} of the recording {self.path} cannot be read"
             raise ConfigError(where, why=why, next="record the run again") from None
-        if exchange is not None:
-            history = self._histories.setdefault(exchange.role, [])
-            history[exchange.start :] = exchange.messages
-            self.exchanges.setdefault(exchange.role, []).append(replace(exchange, history=tuple(history)))
 
-    def _parse(self, raw: bytes) -> Exchange | None:
-        """The exchange of a line, None for the header."""
+    def _parse(self, raw: bytes) -> None:
         if not raw.endswith(b"\n"):
             raise ValueError("the line is cut off")
         data = json.loads(raw)
@@ -137,20 +125,23 @@ class Recording:
                 raise ValueError(f"it is no {FORMAT}")
             if data["version"] != VERSION:
                 raise ValueError(f"it is of version {data['version']!r}, and this program reads version {VERSION}")
-            return None
-        exchange = Exchange.from_json(data)
-        due = len(self.exchanges.get(exchange.role, ())) + 1
-        if exchange.call != due:
-            raise ValueError(f"call {due} of the {exchange.role} should come, not {exchange.call}")
-        return exchange
+            return
+        role, call, start = data["role"], data["call"], data["start"]
+        before, last = self._last(role)
+        if call != last + 1:
+            raise ValueError(f"call {last + 1} of the {role} should come, not {call}")
+        history = (*before[:start], *map(Message.from_json, data["messages"]))
+        exchange = Exchange(role, call, start, history, data["tools"], _answer_from_json(data))
+        self.exchanges.setdefault(role, []).append(exchange)
 
 
 def check_target(path: Path) -> Path:
-    """A file to record into. Raises ConfigError where it is there and no recording, or its folder is not."""
+    """A file to record into. Raises ConfigError where it is there and no recording, or cannot be written."""
     if path.exists():
         Recording(path).read_on()
-    elif not path.parent.is_dir():
-        raise ConfigError(f"the recording {path} cannot be written", why=f"there is no folder {path.parent}")
+    place = path if path.exists() else path.parent
+    if not os.access(place, os.W_OK):
+        raise ConfigError(f"the recording {path} cannot be written", why=f"there is no {place} that may be written to")
     return path
 
 
@@ -160,33 +151,25 @@ class RecordingTransport:
 
     def __init__(self, inner: Transport, path: Path, redact: Redact) -> None:
         self._inner, self._redact = inner, redact
-        self._recording = Recording(path)
-        try:
-            path.open("ab").close()
-        except OSError as error:
-            raise ConfigError(f"the recording {path} cannot be written", why=error.strerror or str(error)) from None
-        self._recording.read_on()
+        self._recording = Recording(check_target(path))
 
     def send(self, request: ModelRequest, timeout_s: float) -> Reply:
         """One call. Raises what the inner transport raises; ModelFault where the recording cannot be written."""
         end = time.monotonic() + timeout_s
-        reply: Reply | None = None
-        fault: ModelFault | None = None
+        answer: Reply | ModelFault
         try:
-            reply = self._inner.send(request, timeout_s)
-        except ModelFault as error:
-            fault = error
-        usage = reply.usage if reply else fault.usage if fault else None
-        if time.monotonic() > end:
-            raise fault or ModelFault(ModelFaultKind.RETRY, "the answer came after the deadline", usage=usage)
-        try:
-            self._recording.add(request, reply, fault, self._redact)
-        except (OSError, ConfigError) as error:
-            what = f"the recording {self._recording.path} cannot be written"
-            raise ModelFault(ModelFaultKind.REFUSED, what, why=str(error), usage=usage) from None
-        if reply is None:
-            raise fault or AssertionError
-        return reply
+            answer = self._inner.send(request, timeout_s)
+        except ModelFault as fault:
+            answer = fault
+        if time.monotonic() <= end:
+            try:
+                self._recording.add(request, answer, self._redact)
+            except (OSError, ConfigError) as error:
+                what = f"the recording {self._recording.path} cannot be written"
+                raise ModelFault(ModelFaultKind.REFUSED, what, why=str(error), usage=answer.usage) from None
+        elif isinstance(answer, Reply):
+            raise ModelFault(ModelFaultKind.RETRY, "the answer came after the deadline", usage=answer.usage)
+        return _given(answer)
 
 
 class ReplayTransport:
@@ -211,9 +194,7 @@ class ReplayTransport:
         with self._lock:
             exchange = self._next(request)
             self._left[request.role].remove(exchange)
-        if exchange.reply is None:
-            raise exchange.fault or AssertionError
-        return exchange.reply
+        return _given(exchange.answer)
 
     def _next(self, request: ModelRequest) -> Exchange:
         """The first call not yet served that was this one; the drift from the nearest where there is none."""
@@ -246,6 +227,12 @@ class ReplayTransport:
         return None
 
 
+def _given(answer: Reply | ModelFault) -> Reply:
+    if isinstance(answer, ModelFault):
+        raise answer
+    return answer
+
+
 def _drift(what: str, recorded: str, now: str) -> ReplayDrift:
     return ReplayDrift(what, why=f"recorded {recorded}, now {now}", next="record the run again, or undo the change")
 
@@ -259,5 +246,5 @@ def _as_text(message: Message | None) -> str:
     return "\n".join([f"{message.role}{answers}:", message.content, *calls])
 
 
-def _line(data: Mapping[str, Any]) -> bytes:
+def _line(data: JSON) -> bytes:
     return canonical(data).encode() + b"\n"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from agent_harness.errors import HarnessError, ModelFault
@@ -30,19 +30,6 @@ def tools_digest(tools: tuple[ToolSpec, ...]) -> str:
     return digest(canonical([asdict(tool) for tool in tools]))
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One attempt on one route. `number` counts the attempts of one role, from 1."""
-
-    number: int
-    role: str
-    route: Route
-
-    def as_json(self) -> dict[str, Any]:
-        """What ties the call's events together."""
-        return {"role": self.role, "call": self.number, "route": self.route.name, "model": self.route.model}
-
-
 class CallLog:
     """Writes the events of one client's calls. A message is stored once, in the event that first sends it."""
 
@@ -52,47 +39,37 @@ class CallLog:
         self._sent: dict[str, tuple[tuple[Message, ...], list[str]]] = {}
         self._stored: set[str] = set()
 
-    def asked(self, route: Route, request: ModelRequest, worst: Spend) -> Call:
-        """The intent, durable before the call is made.
+    def asked(self, route: Route, request: ModelRequest, worst: Spend) -> JSON:
+        """The intent, durable before the call is made. Returns what ties the call's events together, in which `call`
+        counts the attempts of one role, from 1.
 
         `history` counts the messages of the request; `messages` are the digests of those that are new since the
         role's last call, of all where the history does not go on from there. `request` is the digest of every
         message's digest, the tools' digest, the model and the output cap."""
         number = self._calls[request.role] = self._calls.get(request.role, 0) + 1
-        call = Call(number, request.role, route)
+        call = {"role": request.role, "call": number, "route": route.name, "model": route.model}
         before, digests = self._sent.get(request.role, ((), []))
         if request.messages[: len(before)] != before:
             before, digests = (), []
         texts = [self._redact(canonical(message.as_json())) for message in request.messages[len(before) :]]
         new = [digest(text) for text in texts]
-        parts = {
-            "messages": digests + new,
-            "tools": tools_digest(request.tools),
-            "model": route.model,
-            "max_output_tokens": request.max_output_tokens,
-        }
-        data = {
-            **call.as_json(),
-            "history": len(request.messages),
-            "worst": asdict(worst),
-            "max_output_tokens": request.max_output_tokens,
-            "request": digest(canonical(parts)),
-            "messages": new,
-        }
+        told = {"model": route.model, "max_output_tokens": request.max_output_tokens}
+        parts = {**told, "messages": digests + new, "tools": tools_digest(request.tools)}
+        about = {"history": len(request.messages), "worst": asdict(worst), "request": digest(canonical(parts))}
         bodies = {
             f"message.{len(before) + index}": text
             for index, (text, name) in enumerate(zip(texts, new, strict=True))
             if name not in self._stored
         }
-        self._recorder.event(Kind.MODEL_ASKED, data, bodies)
+        self._recorder.event(Kind.MODEL_ASKED, {**call, **told, **about, "messages": new}, bodies)
         self._stored.update(new)
         self._sent[request.role] = (request.messages, digests + new)
         return call
 
-    def answered(self, call: Call, reply: Reply, bill: Mapping[str, Any], price: Price | None) -> None:
+    def answered(self, call: JSON, reply: Reply, bill: JSON, price: Price | None) -> None:
         """The answer. `bill` has `nanousd`, `prices` and `seconds`; the rates stand beside it as `price`."""
         data = {
-            **call.as_json(),
+            **call,
             "model": reply.model,
             "finish": reply.finish.value,
             "usage": asdict(reply.usage),
@@ -102,10 +79,10 @@ class CallLog:
         }
         self._recorder.event(Kind.MODEL_ANSWERED, data, {"reply": self._redact(canonical(reply_as_json(reply)))})
 
-    def failed(self, call: Call, fault: HarnessError, usage: Usage | None, spend: Spend, seconds: float) -> None:
+    def failed(self, call: JSON, fault: HarnessError, usage: Usage | None, spend: Spend, seconds: float) -> None:
         """The fault. `usage` is there only where the provider billed the call all the same, or may have."""
         data = {
-            **call.as_json(),
+            **call,
             "fault": fault.kind.value if isinstance(fault, ModelFault) else type(fault).__name__.lower(),
             "why": self._redact(fault.line),
             "seconds": seconds,

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import inf
 from typing import TYPE_CHECKING
 
-from agent_harness.errors import ConfigError, CredentialError, HarnessError, ModelFault, ModelFaultKind
+from agent_harness.errors import ConfigError, HarnessError, ModelFault, ModelFaultKind
 from agent_harness.models.pricing import Price, PriceTable
 from agent_harness.ports import Clock
 
@@ -36,19 +37,9 @@ class Route:
     @classmethod
     def configured(cls, name: str, settings: RouteSettings) -> Route:
         """A route as the configuration has it."""
-        price = settings.price
-        usd = {key: getattr(price, key) for key in ("input", "output", "cache_read", "cache_write")} if price else None
-        return cls(
-            name,
-            settings.model,
-            base_url=settings.base_url,
-            api_key_env=settings.api_key_env,
-            price=Price.of(usd, f"routes.{name}.price") if usd else None,
-            max_output_tokens=settings.max_output_tokens,
-            timeout_s=settings.timeout_s,
-            history_tokens=settings.history_tokens,
-            allow_unpriced=settings.allow_unpriced,
-        )
+        same = settings.model_dump(exclude={"price", "protocol"})
+        usd = settings.price
+        return cls(name, price=Price.of(usd.model_dump(), f"routes.{name}.price") if usd else None, **same)
 
     @property
     def endpoint(self) -> str:
@@ -77,8 +68,7 @@ class Rate:
         Raises ConfigError where neither knows it and the route does not allow that."""
         if route.price is not None:
             return cls(route.price, "route")
-        model = route.model.replace("/responses/", "/", 1)  # another door to the same model
-        known = table.find(model) if route.base_url is None else None
+        known = table.find(route.model) if route.base_url is None else None
         if known is not None:
             return cls(known, table.digest)
         if route.allow_unpriced:
@@ -91,6 +81,11 @@ class Rate:
             next=f"set routes.{route.name}.price = {{input = ..., output = ...}} in US dollars per million tokens, or "
             f"routes.{route.name}.allow_unpriced = true (then steps, tokens and seconds alone bound it)",
         )
+
+
+def kind_of(fault: HarnessError) -> ModelFaultKind:
+    """What a route's fault means. A key that is not there is refused before it is sent."""
+    return fault.kind if isinstance(fault, ModelFault) else ModelFaultKind.AUTH
 
 
 class Parking:
@@ -106,15 +101,11 @@ class Parking:
 
     def park(self, route: Route, role: str, fault: HarnessError) -> None:
         """Park where the fault is a cap or a refused key; do nothing for any other."""
-        if isinstance(fault, CredentialError):
-            seconds = float("inf")
-        elif isinstance(fault, ModelFault) and fault.kind in {ModelFaultKind.CAP, ModelFaultKind.AUTH}:
-            seconds = fault.retry_after_s or self._cap_s
-            seconds = seconds if fault.kind is ModelFaultKind.CAP else float("inf")
-        else:
-            return
-        with self._lock:
-            self._parked[route.endpoint, role] = (self._clock.monotonic() + seconds, fault)
+        kind = kind_of(fault)
+        seconds = inf if kind is ModelFaultKind.AUTH else getattr(fault, "retry_after_s", None) or self._cap_s
+        if kind in {ModelFaultKind.CAP, ModelFaultKind.AUTH}:
+            with self._lock:
+                self._parked[route.endpoint, role] = (self._clock.monotonic() + seconds, fault)
 
     def fault(self, route: Route, role: str) -> HarnessError | None:
         """Why the route is parked for this role, or None."""

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from agent_harness.errors import CredentialError, HarnessError, ModelFault, ModelFaultKind
-from agent_harness.models.routes import Route
+from agent_harness.models.routes import Route, kind_of
 from agent_harness.ports import Clock
 
 _AGAIN = {ModelFaultKind.RETRY, ModelFaultKind.MALFORMED}
-_WORTH = [
-    ModelFaultKind.RETRY,
-    ModelFaultKind.MALFORMED,
-    ModelFaultKind.CONTEXT,
-    ModelFaultKind.CAP,
-    ModelFaultKind.FILTERED,
-    ModelFaultKind.REFUSED,
-    ModelFaultKind.AUTH,
-]
+_WORTH = list(ModelFaultKind)
 """Which fault speaks for a chain that gave no answer: the most hopeful first."""
 
 
@@ -36,7 +28,7 @@ class Walk:
     def closed(self, route: Route) -> bool:
         """Whether the route is not to be asked again in this walk."""
         fault = self._faults.get(route.name)
-        return fault is not None and _kind(fault) not in _AGAIN
+        return fault is not None and kind_of(fault) not in _AGAIN
 
     def wait_of(self, route: Route) -> float:
         """Seconds until the time that the route named itself, 0 where it named none or it has come."""
@@ -45,25 +37,16 @@ class Walk:
     def verdict(self, retry_after_s: float | None = None) -> HarnessError:
         """The error for a chain that gave no answer. `retry_after_s` is the wait that was too long to make."""
         faults = self._faults
-        kind = min((_kind(fault) for fault in faults.values()), key=_WORTH.index)
-        why = "; ".join(f"{name}: {_without_next(fault)}" for name, fault in faults.items())
-        speaker = next(fault for fault in faults.values() if _kind(fault) is kind)
+        speaker = min(faults.values(), key=lambda fault: _WORTH.index(kind_of(fault)))
+        kind = kind_of(speaker)
+        why = "; ".join(f"{name}: {fault.told}" for name, fault in faults.items())
         what = f"no route of the {self._role} gave an answer"
         if kind is ModelFaultKind.AUTH:
             return CredentialError(what, why=why, next=speaker.next)
         if retry_after_s is None and kind not in _AGAIN:
             retry_after_s = getattr(speaker, "retry_after_s", None)
         elif retry_after_s is None:
-            waits = [
-                ready - self._clock.monotonic() for name, ready in self._ready.items() if _kind(faults[name]) in _AGAIN
-            ]
-            retry_after_s = min(waits) if min(waits) > 0 else None
+            ready = min(self._ready[name] for name, fault in faults.items() if kind_of(fault) in _AGAIN)
+            left = ready - self._clock.monotonic()
+            retry_after_s = left if left > 0 else None
         return ModelFault(kind, what, why=why, next=speaker.next, retry_after_s=retry_after_s)
-
-
-def _kind(fault: HarnessError) -> ModelFaultKind:
-    return fault.kind if isinstance(fault, ModelFault) else ModelFaultKind.AUTH
-
-
-def _without_next(fault: HarnessError) -> str:
-    return fault.what + (f": {fault.why}" if fault.why else "")
