@@ -7,8 +7,9 @@ somebody wrote there has a say.
 
 from agent_harness.workspace.checkout import Checkout
 from agent_harness.workspace.entries import Entry
+from agent_harness.workspace.folders import locked
 from agent_harness.workspace.repository import HarnessRepository
 from agent_harness.workspace.scan import CaptureLimits
-from agent_harness.workspace.spares import locked, spread
+from agent_harness.workspace.spares import spread
 
 __all__ = ["CaptureLimits", "Checkout", "Entry", "HarnessRepository", "locked", "spread"]

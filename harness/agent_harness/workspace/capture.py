@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 from unicodedata import normalize
 
 from agent_harness.errors import GitFault, UsageError
 from agent_harness.git import LONG_S, Git, blobs
 from agent_harness.types import Candidate, Change
 from agent_harness.workspace.entries import ABSENT, FILE, LINK, PROGRAM, Entry, folders, leads_out, parse_listing, shown
+from agent_harness.workspace.folders import closing, opened
 from agent_harness.workspace.ignore import IgnoreRules
 from agent_harness.workspace.scan import CaptureLimits, Scan
 
@@ -41,21 +40,19 @@ def capture_tree(
     git = Git(git_dir)
     before = listing(git, base)
     try:
-        top = os.open(work_tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        top = opened(work_tree)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"no work tree at {work_tree}", why=str(error.strerror)) from error
     rules = IgnoreRules(git_dir, before, scratch, ignore)
-    try:
-        with tempfile.TemporaryFile(dir=scratch) as stream:
-            scan = Scan(before, rules.drop, _importer(stream), limits)
-            scan.run(top)
-            _judge_links(git, before, scan)
-            _judge_names(before, scan)
-            if stream.tell():
-                stream.seek(0)
-                git.run("fast-import", "--quiet", stdin=stream, timeout_s=LONG_S)
-    finally:
-        os.close(top)
+    with closing(top), tempfile.TemporaryFile(dir=scratch) as stream:
+        keep = lambda data: stream.writelines((b"blob\ndata %d\n" % len(data), data, b"\n"))  # as fast-import takes it
+        scan = Scan(before, rules.drop, keep, limits)
+        scan.run(top)
+        _judge_links(git, before, scan)
+        _judge_names(before, scan)
+        if stream.tell():
+            stream.seek(0)
+            git.run("fast-import", "--quiet", stdin=stream, timeout_s=LONG_S)
     tree = _write_tree(Git(git_dir, index=scratch / "index"), base, before, scan.entries)
     if listing(git, tree) != scan.entries:
         raise GitFault("the captured tree is not what was read", why=f"git wrote another tree {tree[:12]}")
@@ -75,17 +72,6 @@ def changes(git: Git, old: Mapping[bytes, Entry], new: Mapping[bytes, Entry]) ->
         Change(path, _status(a, b), a.mode, b.mode, a.size, b.size, a.oid in binary or b.oid in binary)
         for path, (a, b) in zip(paths, pairs, strict=True)
     )
-
-
-def _importer(stream: IO[bytes]) -> Callable[[bytes], None]:
-    """Writes each object it is given as a command for `git fast-import`."""
-
-    def keep(data: bytes) -> None:
-        stream.write(b"blob\ndata %d\n" % len(data))
-        stream.write(data)
-        stream.write(b"\n")
-
-    return keep
 
 
 def _judge_links(git: Git, base: Mapping[bytes, Entry], scan: Scan) -> None:

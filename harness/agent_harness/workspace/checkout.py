@@ -23,13 +23,14 @@ from pathlib import Path
 from agent_harness.errors import Cancelled, UsageError
 from agent_harness.git import IDENTITY, LONG_S, Git, blobs
 from agent_harness.workspace.entries import GITLINK, LINK, PROGRAM, Entry, folders, shown, unsafe
+from agent_harness.workspace.folders import closing, opened
 
 ATTRIBUTES = "* !filter !diff -text !eol !ident !working-tree-encoding !merge !export-ignore !export-subst\n"
 """Outranks every `.gitattributes`: bytes stay as they are, and git alone says what is binary."""
 
 _POINTER, _POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 _BRANCH = "main"
-_KEPT_TEMPLATES = 3
+_KEPT_PACKS = 3
 _CONFIG = (
     "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tautocrlf = false\n"
     f"\ttrustctime = false\n[gc]\n\tauto = 0\n[user]\n\tname = {IDENTITY[0]}\n\temail = {IDENTITY[1]}\n"
@@ -115,32 +116,23 @@ def _write(entry: Entry, chunks: Iterable[bytes], place: Place, at_ns: int) -> o
     return path.lstat()
 
 
-class Templates:
-    """Packs of a commit's whole history, kept for the next workspace on the same base."""
-
-    def __init__(self, git: Git, folder: Path) -> None:
-        self._git, self._folder = git, folder
-
-    @contextmanager
-    def pack(self, commit: str) -> Generator[Path]:
-        """A folder with the pack and its index; safe from removal while the block runs."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        made = self._folder / commit
-        with (self._folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not made.exists():
-                self._make(commit, made)
-            os.utime(made)
-            yield made
-
-    def _make(self, commit: str, made: Path) -> None:
-        old = sorted((d for d in self._folder.iterdir() if d.is_dir()), key=lambda d: d.stat().st_mtime)
-        for extra in old[: max(0, len(old) - _KEPT_TEMPLATES + 1)]:
-            shutil.rmtree(extra)
-        new = Path(tempfile.mkdtemp(dir=self._folder))
-        args = ("pack-objects", "--quiet", "--revs", "--delta-base-offset", "--threads=1", str(new / "pack"))
-        self._git.run(*args, stdin=f"{commit}\n".encode(), timeout_s=LONG_S)
-        new.rename(made)
+@contextmanager
+def packed(git: Git, folder: Path, commit: str) -> Generator[Path]:
+    """A folder with the pack of a commit's whole history and its index, kept for the next work tree on that commit.
+    Nobody removes it while the block runs; the newest few stay."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    made = folder / commit
+    with closing(opened(folder)) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            for extra in sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)[: 1 - _KEPT_PACKS]:
+                shutil.rmtree(extra)
+            new = Path(tempfile.mkdtemp(dir=folder))
+            args = ("pack-objects", "--quiet", "--revs", "--delta-base-offset", "--threads=1", str(new / "pack"))
+            git.run(*args, stdin=f"{commit}\n".encode(), timeout_s=LONG_S)
+            new.rename(made)
+        os.utime(made)
+        yield made
 
 
 def write_git(place: Place, pack: Path, commit: str, index: bytes, shallow: Iterable[str]) -> None:

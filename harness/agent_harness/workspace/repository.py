@@ -179,7 +179,7 @@ class HarnessRepository:
             ends = shallow_ends(self.git)
             if ends:
                 ends &= set(self.git.run("rev-list", commit).decode("ascii").split())
-            with checkout.Templates(self.git, self.path / "harness-packs").pack(commit) as pack:
+            with checkout.packed(self.git, self.path / "harness-packs", commit) as pack:
                 checkout.write_git(place, pack, commit, checkout.index_file(entries, seen), ends)
         return made
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from agent_harness.types import Refusal
 from agent_harness.workspace.entries import FILE, GITLINK, LINK, LONGEST_PATH, PROGRAM, Entry, folders, means_git, shown
+from agent_harness.workspace.folders import closing
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -121,13 +122,9 @@ class Scan:
 
     def _submodule(self, entry: Entry, parent: int, name: bytes) -> None:
         self.entries[entry.path] = entry
-        fd = _open(name, _FOLDER, parent)
-        try:
-            with os.scandir(fd) as inside:
-                if any(inside):
-                    self.refuse(entry.path, "files inside a submodule; it must stay the empty folder it was")
-        finally:
-            os.close(fd)
+        with closing(_open(name, _FOLDER, parent)) as fd, os.scandir(fd) as inside:
+            if any(inside):
+                self.refuse(entry.path, "files inside a submodule; it must stay the empty folder it was")
 
     def _take_all(self, folder: bytes, paths: list[bytes]) -> None:
         with self._at(folder if paths else b"") as fd:
@@ -157,11 +154,8 @@ class Scan:
             return
         if not stat.S_ISREG(kind):
             raise _Refused(f"{KINDS.get(stat.S_IFMT(kind), 'something else')}, not a file")
-        fd = _open(name, _READ, parent)
-        try:
+        with closing(_open(name, _READ, parent)) as fd:
             self._read(path, fd)
-        finally:
-            os.close(fd)
 
     def _read(self, path: bytes, fd: int) -> None:
         seen = os.fstat(fd)
@@ -197,14 +191,11 @@ class Scan:
     @contextlib.contextmanager
     def _at(self, folder: bytes) -> Iterator[int | None]:
         """A descriptor of a folder of the tree; None where it cannot be had (gone, or said in a refusal)."""
-        fd = None
-        with self._refusing(folder):
-            fd = self._reach(folder)
-        try:
+        with contextlib.ExitStack() as stack:
+            fd = None
+            with self._refusing(folder):
+                fd = stack.enter_context(closing(self._reach(folder)))
             yield fd
-        finally:
-            if fd is not None:
-                os.close(fd)
 
     def _reach(self, folder: bytes) -> int:
         """Open a folder name by name, following no link."""
@@ -229,13 +220,10 @@ def _open(name: bytes, flags: int, parent: int) -> int:
     try:
         return os.open(name, flags, dir_fd=parent)
     except PermissionError:
-        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-        try:
+        with closing(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)) as handle:
             held = os.fstat(handle).st_mode
             more = stat.S_IRWXU if stat.S_ISDIR(held) else stat.S_IRUSR
             Path(f"/proc/self/fd/{handle}").chmod(stat.S_IMODE(held) | more)
-        finally:
-            os.close(handle)
         return os.open(name, flags, dir_fd=parent)
 
 

@@ -9,21 +9,20 @@ bytes. Who makes, takes or removes one holds a kernel lock on it: what a killed 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
-import os
 import shutil
 import struct
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import astuple, replace
 from pathlib import Path
 
 from agent_harness.errors import HarnessError
 from agent_harness.workspace.checkout import Checkout, Place
+from agent_harness.workspace.folders import closing, locked, opened
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _GET_FLAGS, _SET_FLAGS, _TOP_FOLDER = 0x80086601, 0x40086602, 0x20000
@@ -36,7 +35,7 @@ def spread(folder: Path) -> None:
     """Ask ext4 to put each new folder of this one elsewhere on the disk. Near a tree that was removed within the last
     minutes, a file takes 40 times as long to make: its freed inodes are looked at, and passed over, for each file.
     Other file systems do not know the flag, nor need it."""
-    with contextlib.suppress(OSError), _opened(folder) as fd:
+    with contextlib.suppress(OSError), closing(opened(folder)) as fd:
         (flags,) = struct.unpack("l", fcntl.ioctl(fd, _GET_FLAGS, struct.pack("l", 0)))
         fcntl.ioctl(fd, _SET_FLAGS, struct.pack("l", flags | _TOP_FOLDER))
 
@@ -107,22 +106,3 @@ class Spares:
     def _name(self, commit: str, place: Place) -> Path:
         boot = _BOOT.read_text().strip().replace("-", "")
         return self._folder / f"{commit}-{place.uid}-{place.gid}-{boot}"
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Generator[int]:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Generator[Path]:
-    """A folder that nobody else makes, takes or removes while the block runs. Raises OSError where one does."""
-    with _opened(folder) as fd:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.path.samestat(os.fstat(fd), folder.stat()):
-            raise FileNotFoundError(errno.ENOENT, "it was taken, and there is another now", str(folder))
-        yield folder
