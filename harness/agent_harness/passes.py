@@ -90,7 +90,11 @@ def resolved(parts: Parts, ask: Ask) -> tuple[str, str]:
     else:
         head = repository.fetch(parts.source, ask.head)
         git = repository.git if source.url else source.git  # ours may have come from a clone that was shallow then
-        met = git.attempt("merge-base", "--end-of-options", base, head).out.decode("ascii").strip()
+        found = git.attempt("merge-base", "--all", "--end-of-options", base, head).out.decode("ascii").split()
+        if len(found) > 1:  # against any one of them, what the others brought and head takes back would not show
+            why = f"{ask.base} and {ask.head} meet in {len(found)} commits, none of which has all that both have"
+            raise UsageError("cannot tell what the change is", why=why, next=f"merge {ask.base} into the head")
+        met = "".join(found)
         if not met and shallow_ends(git):
             why = f"the clone is shallow, and {ask.base} and {ask.head} meet below where it is cut"
             raise UsageError("cannot tell what the change is", why=why, next=DEEPER)

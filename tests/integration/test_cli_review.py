@@ -101,6 +101,17 @@ def test_the_change_is_what_happened_since_it_left_the_base(repo, run):
     assert told["base"] == git(repo, "rev-parse", "main~2") and told["files"] == 1
 
 
+def test_a_head_that_takes_back_what_another_common_commit_brought_is_no_small_change(repo, run):
+    """main merged two lines of work; head merges them too, with the tree of one of them. Measured from that one,
+    nothing of the other that it takes back would be seen, and a merge would take it back in main."""
+    git(repo, "branch", "left")
+    git(repo, "merge", "-q", "-m", "both", "feature")
+    tree = git(repo, "rev-parse", "left^{tree}")
+    head = git(repo, "commit-tree", tree, "-p", "left", "-p", "feature", "-m", "evil")
+    code, _, err = run("--dry-run", "--base", "main", "--head", head)
+    assert code == 2 and "meet in 2 commits" in err and "merge main" in err
+
+
 def test_a_patch_is_applied_in_the_harnesss_own_repository(repo, run, tmp_path):
     patch = tmp_path / "x.patch"
     patch.write_text(git(repo, "diff", "main", "feature", "--binary") + "\n")

@@ -30,6 +30,7 @@ from agent_harness.types import (
     RoleResult,
     Spend,
 )
+from agent_harness.types.text import clean
 from fakes.model import FakeModel
 from fakes.recorder import FakeClock, FakeRecorder
 from fakes.sandbox import FakeSandbox, result
@@ -274,6 +275,18 @@ def test_a_later_round_raises_only_what_is_new():
     assert "did not raise it" in report.findings[2].demoted
 
 
+@pytest.mark.parametrize("change", [{"base": "older"}, {"unseen": ["app.py:1-4"]}], ids=["base", "unseen"])
+def test_what_an_earlier_round_did_not_judge_blocks_in_a_later_one(change):
+    """The base moved under it, so that other lines are the change's; or nobody had seen the lines."""
+    late = finding(quote="    return a", line=4, end_line=4, title="it returns the wrong one")
+    kit = Kit(said("fail", finding()), said("fail", late))
+    kit.judge(target="main")
+    kit.head, kit.parents = "h2", {"h2": {"h1"}}
+    kit.verdicts.rows = {key: (target, row | change) for key, (target, row) in kit.verdicts.rows.items()}
+    (one,) = kit.judge(target="main", fresh=True).findings
+    assert one.blocking and one.disposition is Disposition.NEW
+
+
 def test_what_is_unverified_passes_no_later_round():
     late = finding(quote="    return a", line=4, end_line=4, sound=False, doubt="event 9 is none")
     kit = Kit(said("pass"), said("fail", late))
@@ -345,6 +358,19 @@ def test_a_fingerprint_outlives_moved_lines_and_white_space():
     elsewhere = FILES["head"].replace(b"def run", b"def walk")
     others = [("b.py", "tests", FILES["head"]), ("a.py", "other", FILES["head"]), ("a.py", "tests", elsewhere)]
     assert one not in {fingerprint(path, kind, "    a = x[0]", data, 2) for path, kind, data in others}
+
+
+def test_what_is_no_text_file_has_a_fingerprint():
+    assert fingerprint("link", "security", "../x", b"", 1) != fingerprint("lib", "security", "../x", b"", 1)
+
+
+def test_a_lone_cr_makes_no_row_of_another_kind():
+    """A model is shown it as a line end: what follows is still part of an added line."""
+    rows = b"@@ -1,1 +1,2 @@ def f():\r-gone\n x\r\n+# fine\r-evil()\r import os\r\n"
+    (hunk,) = parse(b"diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n" + rows)
+    seen = clean(hunk.text).split("\n")
+    assert seen == ["@@ -1,1 +1,2 @@ def f(): -gone", " x", "+# fine", "+-evil()", "+ import os", ""]
+    assert hunk.added == ("# fine\n-evil()\n import os",)
 
 
 def test_a_report_survives_being_stored():

@@ -328,3 +328,70 @@ def test_events_are_numbered_over_plain_text_too(tmp_path):
     kit = RoleKit(tmp_path, "reviewer", facts=facts(), variables={**VARIABLES, "story": ""}, protocol="text")
     kit.run(says(text="```bash\ntrue\n```"), says(text="```submit\n{}\n```"), says(text=""), says(text=""))
     assert "[event 1]\n[exit code 0" in kit.told()[3].content
+
+
+ODD = """diff --git a/{0} b/{0}
+new file mode 120000
+index 0..1
+--- /dev/null
++++ b/{0}
+@@ -0,0 +1 @@
++../../etc/shadow
+\\ No newline at end of file
+"""
+MODULE = """diff --git a/lib b/lib
+index 1..2 160000
+--- a/lib
++++ b/lib
+@@ -1 +1 @@
+-Subproject commit 1111
++Subproject commit 2222
+"""
+EMPTY = "diff --git a/conftest.py b/conftest.py\nnew file mode 100644\nindex 0..1\n"
+
+
+@pytest.mark.parametrize(
+    ("diff", "path", "quote", "data"),
+    [
+        (ODD.format("link"), "link", "../../etc/shadow", None),
+        (ODD.format('"a\\342\\200\\256b"').replace('a/"', '"a/').replace('b/"', '"b/'), "a\\u202eb", "../etc/shadow", None),
+        (MODULE, "lib", "Subproject commit 2222", None),
+        (EMPTY, "conftest.py", "new file mode 100644", b""),
+    ],
+    ids=["link", "name", "submodule", "empty"],
+)  # fmt: skip
+def test_what_is_no_text_file_can_be_blocked_too(diff, path, quote, data):
+    given = facts(hunks=parse(diff.encode()), shown=frozenset({0}), read_candidate=lambda _: data)
+    evidence = Evidence(Shown(3, "", diff.replace("\\342\\200\\256", "\\u202e"), ok=True), [LOOK])
+    problems, result = validate(verdict("fail", finding(path=path, quote=quote, evidence=[0])), given, evidence)
+    (one,) = result["findings"]
+    assert problems == [] and one["inside"] and one["sound"] and one["line"] == 1
+
+
+TWICE = b"".join(b"def f%d(t):\n    return check(t)\n\n" % n for n in range(9)) + b"def g(t):\n    return True\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "seen"),
+    [
+        ("def f0(t):\n    return check(t)\ndef g(t):\n    return True\n", False),
+        ("def f4(t):\n-    return check(t)\n+    return True\n\ndef f5(t):\n", True),
+    ],
+)
+def test_a_change_whose_lines_stand_elsewhere_too_is_read_with_what_is_around_it(output, seen):
+    hunks = parse(
+        b"diff --git a/m.py b/m.py\n--- a/m.py\n+++ b/m.py\n@@ -13,4 +13,4 @@\n def f4(t):\n-    return check(t)\n"
+        b"+    return True\n \n def f5(t):\n"
+    )
+    evidence = Evidence(commands=[Shown(20, "diff -u /base/m.py m.py", output, ok=True)])
+    head = TWICE.replace(b"f4(t):\n    return check(t)", b"f4(t):\n    return True")
+    given = facts(hunks=hunks, shown=frozenset(), read_base=lambda _: TWICE, read_candidate=lambda _: head)
+    assert validate(verdict("pass"), given, evidence)[1]["unseen"] == ([] if seen else ["m.py:13-16"])
+
+
+def test_a_binary_file_named_like_the_end_of_a_deleted_ones_line_is_dark():
+    name = b"a and /dev/null"
+    told = b"diff --git a/%b b/%b\nindex 1..2 100644\nBinary files a/%b and b/%b differ\n" % ((name,) * 4)
+    (hunk,) = parse(told)
+    assert hunk.path == "a and /dev/null" and hunk.dark
+    assert not parse(DIFF)[-1].dark

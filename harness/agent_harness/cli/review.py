@@ -155,7 +155,10 @@ def unfit(loaded: Loaded, git: Git, head: str) -> str:
     if top.code or not state.is_relative_to(root):
         return ""
     name = str(state.relative_to(root))
-    trees = [("ls-files", "--full-name", "--", f"{root}/{name}"), ("ls-tree", "--full-tree", head, "--", name)]
+    trees = [
+        ("ls-files", "--full-name", "--", f"{root}/{name}"),
+        ("ls-tree", "--full-tree", "--end-of-options", head, name),
+    ]
     return f"{name} is part of the repository itself" if any(git.attempt(*words).out for words in trees) else ""
 
 

@@ -22,10 +22,11 @@ _NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """An earlier review of the same work: its report, and what came to the change since."""
+    """An earlier review of the same work: its report, what came to the change since, and the base it has now."""
 
     report: ReviewReport
     since: tuple[Hunk, ...]
+    base: str
 
     def place(self, finding: ReviewFinding) -> ReviewFinding:
         """The finding as known, or as new where new hunks brought it. What that round could have raised and did not
@@ -35,6 +36,9 @@ class Round:
         near = [hunk for hunk in self.since if hunk.path == finding.path]
         # lines of base are not of what `since` starts from: there the file has to do
         if near and (finding.side == "base" or any(h.touches("head", finding.line, finding.end_line) for h in near)):
+            return finding
+        # lines that were no part of the change then, or that nobody had seen, were not judged
+        if self.report.base != self.base or self.report.unseen:
             return finding
         known = replace(finding, disposition=Disposition.KNOWN)
         if finding.proof is Proof.PROVEN or finding.demoted:
@@ -56,7 +60,7 @@ def fingerprint(path: str, kind: str, quote: str, data: bytes, line: int) -> str
     """What a finding is known by in other rounds: moved lines and other white space do not change it. The context is
     the nearest line above that is less indented: what the quoted text stands in."""
     lines = lines_of(data)
-    depth = _indent(lines[line - 1])
+    depth = _indent("".join(lines[line - 1 : line]))  # none of what is no text file
     above = (one for one in reversed(lines[: line - 1]) if one.strip() and _indent(one) < depth)
     texts = (path, kind, " ".join(quote.split()), " ".join(next(above, "").split()))
     return digest(canonical(texts))[7:39]

@@ -48,8 +48,8 @@ class Hunk:
     @property
     def dark(self) -> bool:
         """Whether the diff shows nothing of what head has here: git takes it for binary, and names it only."""
-        said = self.head.rstrip("\n").rpartition("\n")[2]
-        return said.startswith("Binary files ") and not said.endswith(" and /dev/null differ")
+        said = self.head.rstrip("\n").split("\n")  # a path may hold anything but a raw line end
+        return said[-1].startswith("Binary files ") and not said[1].startswith("deleted file mode ")
 
     def touches(self, side: str, first: int, last: int) -> bool:
         """Whether lines of a side lie in what it changes. Of lines that are gone, head has the two around the gap."""
@@ -113,7 +113,14 @@ def _hunk(path: str, head: str, rows: Sequence[bytes], numbers: Sequence[int]) -
                 runs.append(((start[0], old - 1), (start[1], new - 1)))
             old, new = old + 1, new + 1
             start = (old, new)
-    return Hunk(path, head, _text(rows), base, now, tuple(runs), tuple(removed), tuple(added))
+    text = _text([rows[0].replace(b"\r", b" "), *map(_row, rows[1:])])
+    return Hunk(path, head, text, base, now, tuple(runs), tuple(removed), tuple(added))
+
+
+def _row(row: bytes) -> bytes:
+    """A row of which no part looks like another: a model is shown a lone CR as a line end, so what follows it gets the
+    row's sign too."""
+    return row if b"\r" not in row else row.removesuffix(b"\r").replace(b"\r", b"\n" + row[:1])
 
 
 def _line(row: bytes) -> str:

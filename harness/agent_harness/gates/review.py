@@ -219,7 +219,7 @@ class ReviewGate:
             before = ReviewReport.from_json(stored)
             try:
                 if before.head != head and self.surface.contains(head, before.head):
-                    return Round(before, parse(self.surface.diff(before.head, head)))
+                    return Round(before, parse(self.surface.diff(before.head, head)), case.base)
             except GitFault:
                 continue  # that head is not here any more
         return None

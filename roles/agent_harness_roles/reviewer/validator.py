@@ -93,7 +93,16 @@ def _finding(one: JSON, facts: Mapping[str, Any], evidence: Evidence, said: tupl
 
 
 def _place(one: JSON, facts: Mapping[str, Any]) -> tuple[int, int]:
-    data = facts["read_candidate" if one["side"] == "head" else "read_base"](one["path"])
+    head = one["side"] == "head"
+    data = facts["read_candidate" if head else "read_base"](one["path"])
+    told, quote = [hunk for hunk in facts["hunks"] if hunk.path == one["path"]], clean(one["quote"]).strip()
+    odd = data is None or len({hunk.head for hunk in told}) > 1
+    for hunk in told if quote else ():
+        # no text file, or not to be read by the name it is shown under: what the diff says of it can be quoted
+        if odd and quote in "\n".join(hunk.added if head else hunk.removed):
+            return hunk.new if head else hunk.base
+        if (odd or not hunk.runs) and quote in hunk.head:
+            return 1, 1
     if data is None:
         how = "give it relative to the repository" if one["path"].startswith("/") else "check path and side"
         raise LookupError(f"is of no file: there is no {one['path']} in {one['side']}; {how}")
@@ -179,14 +188,20 @@ def _unseen(admitted: Sequence[str], facts: Mapping[str, Any], evidence: Evidenc
         if (hunk.dark or number not in facts["shown"]) and key not in outputs:
             outputs[key] = "\n".join(_of(*key, evidence))
         seen = number in facts["shown"] and not hunk.dark
-        if hunk.name in admitted or not (seen or _printed((*hunk.removed, *hunk.added), outputs[key])):
+        if hunk.name in admitted or not (seen or _printed(hunk, outputs[key], facts)):
             out.append(hunk.name)
     return out
 
 
-def _printed(lines: Sequence[str], text: str) -> bool:
-    """Whether a text holds all lines of a hunk; those too short to tell anything count by their order alone."""
+def _printed(hunk: Any, text: str, facts: Mapping[str, Any]) -> bool:
+    """Whether a text holds all lines of a hunk; where each of them stands elsewhere in the file, too, also those around
+    it. Those too short to tell anything count by their order alone."""
+    lines = (*hunk.removed, *hunk.added)
     if wanted := telling("\n".join(lines)):
+        sides = facts["read_base"](hunk.path), facts["read_candidate"](hunk.path)
+        held = "\n".join(clean((data or b"").decode("utf-8", "replace")) for data in sides)
+        if not any(held.count(one) == 1 for one in wanted):
+            wanted += telling("\n".join(row for row in clean(hunk.text).split("\n") if row[:1] == " "))
         return all(line in text for line in wanted)
     rest = map(_bare, text.split("\n"))
     return bool(text) and all(_bare(line) in rest for line in lines)
