@@ -24,7 +24,7 @@ from agent_harness.errors import Cancelled, ConfigError, SandboxUnavailable
 from agent_harness.types import ImagePlan, Mount
 from agent_harness_sandbox import devcontainer, policy
 from agent_harness_sandbox.egress import Egress
-from agent_harness_sandbox.image import one_builder
+from agent_harness_sandbox.image import once
 from agent_harness_sandbox.owner import LABEL
 from agent_harness_sandbox.surroundings import Find, confined
 
@@ -114,10 +114,7 @@ def _used(image: Any) -> float:
 
 def _once(bench: Bench, tag: str, make: Callable[[], None]) -> str:
     """The tag, its image made first where there is none; by one process at a time."""
-    if not bench.client.images.list(tag):
-        with one_builder(bench.say):
-            if not bench.client.images.list(tag):
-                make()
+    once(bench.client, tag, bench.say, make)
     bench.client.api.tag(tag, *tag.split(":"))  # so that it was last used now
     return tag
 

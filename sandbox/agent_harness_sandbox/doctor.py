@@ -6,19 +6,17 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from agent_harness.errors import HarnessError, SandboxUnavailable
-from agent_harness.ports import Finding, Sandbox, SandboxEngine
+from agent_harness.ports import Finding, SandboxEngine
 from agent_harness.types import Command, CommandEnd, Mode, Mount, SandboxSpec
-from agent_harness_sandbox import runtime
+from agent_harness_sandbox import policy, runtime
 from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.removal import BACKGROUND
 
 LEAST_API = (1, 41)
 PROFILE = "use a stock Docker engine with runc, or report what was seen; a weaker container is not started"
-Try = Callable[[Sandbox], tuple[bool, str]]
 
 
 def runs_as() -> tuple[int, int]:
@@ -68,12 +66,17 @@ def _in_mode(engine: SandboxEngine, image: str, folder: Path, mode: Mode) -> lis
     about = sandbox.describe()
     found = [Finding(f"start {mode}", True, f"{about.get('start_s')} s, profile {about.get('profile')}")]
     try:
-        for name, attempt, fix in _WRITES[mode] + (_CLOSED if mode is Mode.RO else ()):
-            try:
-                ok, seen = attempt(sandbox)
-            except HarnessError as fault:
-                ok, seen = False, fault.line
-            found.append(Finding(name, ok, seen, "" if ok else fix))
+        name = f"commands {mode}"
+        end = sandbox.execute(Command(_STUBBORN, timeout_s=0.5)).end
+        for at, name, script, want, fix in _TRIES:
+            if at is mode:
+                result = sandbox.execute(Command(script, timeout_s=20, env={"END": end}))
+                lines = (result.head + result.tail).decode("utf-8", "replace").strip().splitlines()
+                seen = lines[-1].strip() if lines else f"nothing, exit code {result.exit_code}"
+                ok = result.end is CommandEnd.EXITED and seen == want
+                found.append(Finding(name, ok, seen, "" if ok else fix))
+    except HarnessError as fault:
+        found.append(Finding(name, False, fault.line, PROFILE))
     finally:
         sandbox.close()
     found.append(_removed(f"removal {mode}", str(about.get("name"))))
@@ -92,54 +95,35 @@ def _removed(name: str, container: str) -> Finding:
     return Finding(name, False, f"{container} is still there", f"run `docker rm -f {container}`")
 
 
-def _shell(script: str, want: str) -> Try:
-    """Holds when the script's last line is `want`."""
-
-    def attempt(sandbox: Sandbox) -> tuple[bool, str]:
-        result = sandbox.execute(Command(script, timeout_s=20))
-        lines = (result.head + result.tail).decode("utf-8", "replace").strip().splitlines()
-        seen = lines[-1] if lines else f"nothing, exit code {result.exit_code}"
-        return result.ok and seen == want, seen
-
-    return attempt
-
-
-def _timeout(sandbox: Sandbox) -> tuple[bool, str]:
-    script = "trap '' TERM; setsid sleep 61 & (trap '' TERM; sleep 62) & sleep 63"
-    result = sandbox.execute(Command(script, timeout_s=0.5))
-    left = sandbox.execute(
-        Command("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'slee[p] 6'", timeout_s=10)
-    )
-    count = left.head.decode("utf-8", "replace").strip()
-    return result.end is CommandEnd.TIMEOUT and count == "0", f"ended as {result.end}, {count} processes left"
-
-
-_PYTHON = """python3 -c '
+_PYTHON = f"""[ -e {policy.LENT} ] && set -- {" ".join(policy.LENT_PYTHON)} || set -- python3; exec "$@" -I -S -c '
 import socket
-def tried(call, *args):
+def tried(family):
     try:
-        call(*args)
-    except OSError as fault:
+        socket.socket(family, 1)
+    except OSError:
         return "refused"
     return "open"
-print(%s)'"""
-_REACH = 'tried(socket.create_connection, ("1.1.1.1", 53), 2), tried(socket.getaddrinfo, "example.org", 80)'
-_FAMILIES = "tried(socket.socket, 40, 1), tried(socket.socket, 38, 5)"
-_STATUS = 'awk \'/^(CapEff|CapBnd|NoNewPrivs|Seccomp):/{printf "%s ", $2} END{print ""}\' /proc/self/status'
+print(tried(40), tried(38))'"""
+_REACH = "for to in 1.1.1.1/53 example.org/80; do (exec 3<>/dev/tcp/$to) && echo open || echo refused; done 2>/dev/null"
+_STATUS = """while read -r name value; do
+case $name in CapEff: | CapBnd: | NoNewPrivs: | Seccomp:) printf '%s ' "$value" ;; esac; done </proc/self/status"""
+_STUBBORN = "trap '' TERM; setsid sleep 61 & (trap '' TERM; sleep 62) & sleep 63"
+_LEFT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'slee[p] 6'"
 _SOURCE = "give the workspace folder to the user the sandbox runs as; on SELinux label it container_file_t"
-
-_WRITES: dict[Mode, tuple[tuple[str, Try, str], ...]] = {
-    Mode.RW: (
-        ("write works in rw", _shell("echo x >>there && touch new && rm new && echo written", "written"), _SOURCE),
+_TRIES = (
+    (Mode.RW, "write works in rw", "echo x >>there && touch new && rm new && echo written", "written", _SOURCE),
+    (Mode.RO, "write refused in ro", "(echo x >>there; touch new) 2>/dev/null; cat there; ls", "there", PROFILE),
+    (Mode.RO, "root file system refused", "touch /etc/x /usr/x /x 2>/dev/null || echo refused", "refused", PROFILE),
+    (Mode.RO, "network closed", f"echo $({_REACH})", "refused refused", "set sandbox.network to none"),
+    (Mode.RO, "capabilities, privileges, seccomp", _STATUS, f"{'0' * 16} {'0' * 16} 1 2", PROFILE),
+    (Mode.RO, "odd socket families refused", _PYTHON, "refused refused", PROFILE),
+    (
+        Mode.RO,
+        "timeout kills everything",
+        f'echo "ended as $END, $({_LEFT}) processes left"',
+        f"ended as {CommandEnd.TIMEOUT}, 0 processes left",
+        PROFILE,
     ),
-    Mode.RO: (
-        ("write refused in ro", _shell("(echo x >>there; touch new) 2>/dev/null; cat there; ls", "there"), PROFILE),
-    ),
-}
-_CLOSED: tuple[tuple[str, Try, str], ...] = (
-    ("root file system refused", _shell("touch /etc/x /usr/x /x 2>/dev/null || echo refused", "refused"), PROFILE),
-    ("network closed", _shell(_PYTHON % _REACH, "refused refused"), "set sandbox.network to none"),
-    ("capabilities, privileges, seccomp", _shell(_STATUS, f"{'0' * 16} {'0' * 16} 1 2"), PROFILE),
-    ("odd socket families refused", _shell(_PYTHON % _FAMILIES, "refused refused"), PROFILE),
-    ("timeout kills everything", _timeout, PROFILE),
 )
+"""In which mode, what for, the script, its last line where the promise holds, and how to mend it. END is how a command
+ended that was given half a second and did not want to."""

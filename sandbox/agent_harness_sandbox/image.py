@@ -15,10 +15,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from agent_harness.errors import SandboxUnavailable
 from agent_harness_sandbox.client import connect
@@ -57,10 +56,7 @@ def ensure(say: Say) -> str:
 
     Raises SandboxUnavailable when no engine answers or neither way of building works."""
     with contextlib.closing(connect(timeout_s=600)) as client:
-        if not _present(client):
-            with one_builder(say):
-                if not _present(client):
-                    _build(client, say)
+        once(client, OWN_IMAGE, say, lambda: _build(client, say))
     return OWN_IMAGE
 
 
@@ -76,12 +72,21 @@ def _build(client: Any, say: Say) -> None:
             return
     say(f"no image that way ({why}); bootstrapping it from this machine's own package sources, about a minute")
     _bootstrap(client, say)
-    if not _present(client):
+    if not client.images.list(OWN_IMAGE):
         raise SandboxUnavailable(f"the engine took {OWN_IMAGE} and does not have it", next="look at the engine's log")
 
 
-def _present(client: Any) -> bool:
-    return bool(client.images.list(OWN_IMAGE))
+def once(client: Any, tag: str, say: Say, make: Callable[[], None]) -> None:
+    """Have an image made where there is none, by one process at a time."""
+    if not client.images.list(tag):
+        with one_builder(say):
+            if not client.images.list(tag):
+                make()
+
+
+def said(*words: str, check: bool = False) -> str:
+    """What a program of this machine prints, its exit code only looked at where `check` says so."""
+    return subprocess.run(words, capture_output=True, text=True, check=check, timeout=60).stdout
 
 
 def cache() -> Path:
@@ -140,7 +145,9 @@ def dockerfile(base: str = BASE) -> str:
 
 
 def _bootstrap(client: Any, say: Say) -> None:
-    """Take mmdebstrap's tar, straight into an import."""
+    """Have mmdebstrap make a tar, and import it."""
+    from docker.errors import DockerException
+
     if shutil.which("apt-get") is None:
         raise SandboxUnavailable(
             "no registry answers, and this machine has no apt to bootstrap a sandbox image from",
@@ -163,24 +170,21 @@ def _bootstrap(client: Any, say: Say) -> None:
     with tempfile.TemporaryDirectory(prefix="agent-harness-image-") as folder:
         conf = Path(folder) / "apt.conf"
         conf.write_text(_apt_settings())
-        _run_bootstrap(client, [*_mmdebstrap(suite, conf), *sources], say)
+        tar = Path(folder) / "image.tar"
+        _run_bootstrap([*_mmdebstrap(suite, conf), *sources], tar, say)
+        try:
+            name, _, tag = OWN_IMAGE.partition(":")
+            client.api.import_image_from_file(str(tar), repository=name, tag=tag, changes=list(_CHANGES))
+        except (DockerException, OSError) as fault:
+            raise SandboxUnavailable(
+                "importing the sandbox image failed", why=str(fault), next="see the engine's log"
+            ) from fault
 
 
 def package_sources() -> tuple[str, list[str]]:
     """The suite and the one-line sources of this machine's own distribution, third-party ones left out."""
-    shown = subprocess.run(
-        [
-            "apt-get",
-            "indextargets",
-            "--format",
-            "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)",
-            "Created-By: Packages",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    ).stdout
+    form = "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)"
+    shown = said("apt-get", "indextargets", "--format", form, "Created-By: Packages")
     rows = [line.split("|") for line in shown.splitlines()]
     rows = [row for row in rows if len(row) == 4 and row[0] in {"Debian", "Ubuntu"} and row[3] in {"main", "universe"}]
     unique = sorted({(row[1], row[2], row[3]) for row in rows}, key=lambda row: (len(row[1]), row))
@@ -204,42 +208,24 @@ def _mmdebstrap(suite: str, conf: Path) -> list[str]:
 
 def _apt_settings() -> str:
     """How this machine reaches its mirrors (proxies, certificates, clocks), and not what it lists or caches."""
-    dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False, timeout=60).stdout
+    dump = said("apt-config", "dump")
     wanted = ("Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries", "Acquire::ForceIPv")
     return "\n".join(line for line in dump.splitlines() if line.startswith(wanted)) + "\n"
 
 
-def _run_bootstrap(client: Any, command: list[str], say: Say) -> None:
-    """Run it; relay its steps; import what it writes. A broken pipe on either side ends both."""
-    from docker.errors import DockerException
-
+def _run_bootstrap(command: list[str], tar: Path, say: Say) -> None:
+    """Run it and relay its steps."""
     last: list[str] = []
-
-    def relay(stream: IO[bytes]) -> None:
-        for raw in stream:
+    with (
+        tar.open("wb") as out,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE) as process,
+    ):
+        for raw in process.stderr or ():
             line = raw.decode("utf-8", "replace").strip()
             last[:] = [*last[-4:], line]
             if line.startswith("I: ") and "..." in line:
                 say(line[3:])
-
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        reader = threading.Thread(target=relay, args=(process.stderr,), daemon=True)
-        reader.start()
-        first = process.stdout.read(1 << 16)
-        try:
-            if first:
-                _import(client, _chunks(first, process.stdout, process))
-        except (DockerException, OSError) as fault:
-            process.kill()
-            why = " | ".join(last) or str(fault)
-            raise SandboxUnavailable(
-                "importing the sandbox image failed", why=why, next="see the engine's log"
-            ) from fault
-        process.wait()
-        reader.join(5)
-    if process.returncode or not first:
+    if process.returncode or not tar.stat().st_size:
         raise SandboxUnavailable(
             f"bootstrapping the sandbox image failed (mmdebstrap ended with {process.returncode})",
             why=" | ".join(last)[-400:],
@@ -247,32 +233,11 @@ def _run_bootstrap(client: Any, command: list[str], say: Say) -> None:
         )
 
 
-def _chunks(first: bytes, stream: IO[bytes], process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """The tar. A bootstrap that failed half-way must not become an image: the upload is broken off instead."""
-    chunk = first
-    while chunk:
-        yield chunk
-        chunk = stream.read(1 << 20)
-    if process.wait():
-        raise OSError("the bootstrap broke off")
-
-
-def _import(client: Any, chunks: Iterator[bytes]) -> None:
-    name, _, tag = OWN_IMAGE.partition(":")
-    client.api.import_image_from_data(chunks, repository=name, tag=tag, changes=list(_CHANGES))
-
-
 def _as_root(*command: str) -> None:
     """Run a package command as root, by sudo without a question if need be."""
     words = [*command] if os.geteuid() == 0 else ["sudo", "-n", *command]
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-    )
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)
     if done.returncode:
         raise SandboxUnavailable(
             f"`{' '.join(command)}` failed", why=done.stderr.strip()[-300:], next="run it yourself as root, then again"

@@ -11,14 +11,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from agent_harness.errors import SandboxUnavailable
 from agent_harness_sandbox import policy
-from agent_harness_sandbox.image import cache
+from agent_harness_sandbox.image import cache, said
 
 _LIST = """import sys
 for text in sys.argv[1:]:
@@ -69,17 +68,13 @@ def _kept() -> Path:
 def _parts() -> dict[str, str]:
     """What is needed, by its place in the folder: program, loader, libraries, and the modules that are imported."""
     python = str(getattr(sys, "_base_executable", sys.executable))
-    named = _said(python, "-I", "-S", "-c", _LIST, policy.execd().decode(), policy.relay_text().decode())
+    named = said(python, "-I", "-S", "-c", _LIST, policy.execd().decode(), policy.relay_text().decode(), check=True)
     modules = [one for one in named.splitlines() if os.path.isfile(one)]  # noqa: PTH113
     parts = {os.path.relpath(one, sys.base_prefix): one for one in modules} | {"bin/python3": python}
     for name, path in re.findall(
-        r"(?:(\S+) => )?(/\S+) \(0x", _said("ldd", python, *(one for one in modules if one.endswith(".so")))
+        r"(?:(\S+) => )?(/\S+) \(0x", said("ldd", python, *(one for one in modules if one.endswith(".so")))
     ):
         parts["loader" if not name else f"libraries/{name}"] = path
     if "loader" not in parts:
         raise SandboxUnavailable(f"{python} has no loader that could be shown to an image without Python")
     return parts
-
-
-def _said(*words: str) -> str:
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout

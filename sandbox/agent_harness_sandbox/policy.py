@@ -51,6 +51,7 @@ WAY = posixpath.dirname(relay.SOCKET)
 """Where the folder with the proxy's socket is, inside."""
 LENT = "/run/agent-harness-python"
 """Where the interpreter of an image without Python is, inside: a mount like every other (see lent.py)."""
+LENT_PYTHON = (f"{LENT}/loader", "--library-path", f"{LENT}/libraries", f"{LENT}/bin/python3")
 
 # The server's text comes over the stream, so that no path of the host is mounted for it or shows inside.
 _BOOT = """import os,sys
@@ -114,10 +115,9 @@ def environment(spec: SandboxSpec) -> dict[str, str]:
 def create_body(spec: SandboxSpec, image_id: str) -> dict[str, Any]:
     """The engine's create request. Raises UsageError for a spec that no profile can hold for."""
     _check(spec)
-    lent = [f"{LENT}/loader", "--library-path", f"{LENT}/libraries", f"{LENT}/bin/python3"]
     return {
         "Image": image_id,
-        "Entrypoint": [*(lent if lends(spec) else ["python3"]), "-I", "-S", "-c", _BOOT, str(len(execd()))],
+        "Entrypoint": [*(LENT_PYTHON if lends(spec) else ["python3"]), "-I", "-S", "-c", _BOOT, str(len(execd()))],
         "Cmd": [],
         "User": f"{spec.uid}:{spec.gid}",
         "WorkingDir": "/",
