@@ -6,6 +6,7 @@ Appending touches only these, at most 64 hashes.
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 
 EMPTY = hashlib.sha256(b"").digest()
 """The root of a log without entries."""
@@ -33,12 +34,7 @@ def grow(peaks: Sequence[bytes], size: int, leaf: bytes) -> list[bytes]:
 
 def bag(peaks: Sequence[bytes]) -> bytes:
     """The root over the peaks."""
-    if not peaks:
-        return EMPTY
-    root = peaks[-1]
-    for peak in reversed(peaks[:-1]):
-        root = node_hash(peak, root)
-    return root
+    return reduce(lambda right, left: node_hash(left, right), reversed(peaks)) if peaks else EMPTY
 
 
 def root(leaves: Iterable[bytes]) -> bytes:
@@ -74,9 +70,15 @@ def included(leaf: bytes, index: int, size: int, proof: Sequence[bytes], expecte
     return 0 <= index < size and _shown(lambda: above(index, size) == expected and not path)
 
 
-def consistency(old: int, leaves: Sequence[bytes]) -> list[bytes]:
-    """The hashes that show that the first `old` entries (0 < old <= size) are still the same ones."""
-    return _subproof(old, leaves, whole=True)
+def consistency(old: int, leaves: Sequence[bytes], *, whole: bool = True) -> list[bytes]:
+    """The hashes that show that the first `old` entries (0 < old <= size) are still the same ones; `whole` where
+    whoever checks has the root over exactly these."""
+    if old == len(leaves):
+        return [] if whole else [root(leaves)]
+    half = _split(len(leaves))
+    if old <= half:
+        return [*consistency(old, leaves[:half], whole=whole), root(leaves[half:])]
+    return [*consistency(old - half, leaves[half:], whole=False), root(leaves[:half])]
 
 
 def consistent(old: int, size: int, proof: Sequence[bytes], old_root: bytes, new_root: bytes) -> bool:
@@ -104,15 +106,6 @@ def _shown(check: Callable[[], bool]) -> bool:
         return check()
     except IndexError:
         return False
-
-
-def _subproof(old: int, leaves: Sequence[bytes], *, whole: bool) -> list[bytes]:
-    if old == len(leaves):
-        return [] if whole else [root(leaves)]
-    half = _split(len(leaves))
-    if old <= half:
-        return [*_subproof(old, leaves[:half], whole=whole), root(leaves[half:])]
-    return [*_subproof(old - half, leaves[half:], whole=False), root(leaves[:half])]
 
 
 def _split(size: int) -> int:
