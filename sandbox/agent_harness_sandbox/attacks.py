@@ -66,8 +66,7 @@ class Probe:
     @property
     def script(self) -> str:
         """What is run inside."""
-        body = f"call({', '.join(self.call.split(' ') if '(' not in self.call else [_commas(self.call)])})"
-        body = body if self.call else self.python
+        body = f"call({self.call})" if self.call else self.python
         return self.shell or f"exec {PYTHON} - <<'PYTHON'\n{PRELUDE % textwrap.indent(body.strip(), '    ')}\nPYTHON"
 
     def tried(self, box: Box, env: dict[str, str]) -> str:
@@ -87,11 +86,6 @@ class Probe:
             except (ValueError, OSError):
                 pass
         return ""
-
-
-def _commas(words: str) -> str:
-    """Arguments that stand apart by spaces, those in brackets left whole."""
-    return re.sub(r" (?![^()\[\]]*[)\]])", ", ", words)
 
 
 def probes(mode: Mode | None = None) -> Iterator[Probe]:

@@ -25,7 +25,7 @@ def connect(timeout_s: int = 60) -> Any:  # docker.DockerClient
         )
         client.ping()
     except (DockerException, OSError) as fault:
-        why = _plain(fault)
+        why = plain(fault)
         mend = INSTALL
         if "ermission" in why:
             mend = "let this user use the engine's socket (`usermod -aG docker USER`, then log in again)"
@@ -51,8 +51,10 @@ def _endpoint(docker: Any) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _plain(fault: BaseException) -> str:
-    """The innermost cause in one line: the layers above only repeat it."""
+def plain(fault: BaseException) -> str:
+    """What the engine says of it, else the innermost cause, for the layers above only repeat it; in one line."""
+    if said := getattr(fault, "explanation", None) or getattr(fault, "line", None):
+        return " ".join(str(said).split())[:400]
     seen: BaseException = fault
     while (inner := seen.__cause__ or seen.__context__) is not None:
         seen = inner

@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,8 +76,9 @@ def test_exit_codes_and_signals_are_the_commands_own(make_sandbox: MakeSandbox) 
 
 
 def test_each_command_starts_afresh(make_sandbox: MakeSandbox) -> None:
-    """Folder, variables and options do not carry over; each may name its own."""
-    box = make_sandbox(files={"inner/x": b""})
+    """Folder, variables and options do not carry over; each may name its own, and all have those of the spec."""
+    box = make_sandbox(files={"inner/x": b""}, env={"GIVEN": "yes"})
+    assert box.text("echo $GIVEN") == "yes"
     box.run("cd /; export LEFT=1; set -e")
     assert box.text("pwd; echo -n ${LEFT:-none}; shopt -q login_shell || echo ' plain'") == "/workspace\nnone plain"
     assert box.text("pwd; echo $OWN", workdir="/workspace/inner", env={"OWN": "a b"}) == "/workspace/inner\na b"
@@ -128,20 +130,6 @@ def test_nothing_waits_for_a_person(make_sandbox: MakeSandbox) -> None:
     assert box.run("git commit --amend", timeout_s=10).exit_code != 0
 
 
-def test_signals_to_everyone_do_not_reach_the_server(make_sandbox: MakeSandbox) -> None:
-    """`kill -9 -1`, every signal to process 1, and a stop (case 28)."""
-    box = make_sandbox()
-    box.run("for s in $(seq 1 31); do kill -$s 1; done; setsid bash -c 'kill -9 -1'; true", timeout_s=10)
-    box.alive()
-    box.run("kill -STOP 1; setsid bash -c 'kill -STOP -1' & sleep 77", timeout_s=1)
-    box.alive()
-    assert (
-        "denied"
-        in box.run("rm -rf /bin /usr/bin 2>&1 | tail -1; rm -rf /proc/1 2>&1; cat /proc/1/environ").head.decode()
-    )
-    box.alive()
-
-
 # --- output -------------------------------------------------------------------------------------------------
 
 
@@ -182,9 +170,7 @@ def test_a_flood_costs_the_harness_nothing(make_sandbox: MakeSandbox) -> None:
     assert result.total_bytes == 600_000_005
     assert result.tail.endswith(b"end\n")
     assert _resident() - before < 50 << 20
-    endless = box.run("yes", timeout_s=1)
-    assert endless.end is CommandEnd.TIMEOUT
-    assert len(endless.head) + len(endless.tail) <= 64 << 10
+    assert len(result.head) + len(result.tail) <= 64 << 10
     box.alive()
 
 
@@ -225,23 +211,11 @@ def test_files_go_both_ways_unchanged(make_sandbox: MakeSandbox) -> None:
     assert (box.tree / "by-command").stat().st_uid == box.uid
 
 
-PATHS = [
-    "/etc/passwd",
-    "../etc/passwd",
-    "out",
-    "dir/passwd",
-    "fifo",
-    "sub",
-    "",
-    ".",
-    "/workspace",
-    "big",
-    "a\0b",
-    "\ud800",
-]
+OUTSIDE = ["/etc/passwd", "../etc/passwd", "", ".", "/workspace", "a\0b", "\ud800"]
+SPECIAL = ["out", "dir/passwd", "fifo", "sub", "big"]
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [*OUTSIDE, *SPECIAL])
 def test_no_file_beyond_the_workspace(make_sandbox: MakeSandbox, path: str) -> None:
     """No link is followed, nothing special is opened, nothing larger than asked is read."""
     box = make_sandbox()
@@ -260,12 +234,9 @@ def test_no_file_beyond_the_workspace(make_sandbox: MakeSandbox, path: str) -> N
 
 
 def test_memory_processes_and_space_end_the_command_alone(make_sandbox: MakeSandbox) -> None:
-    """Bombs of every kind; the sandbox answers afterwards (cases 28, 34, 35)."""
+    """Close to the limits of a small sandbox (cases 28, 34, 35); bombs of every kind are in attacks.toml."""
     box = make_sandbox(memory=320 << 20, tmp_size=64 << 20, pids=128)
-    bomb = box.run(f"{PYTHON} -c 'x=bytearray(10**9)'")
-    assert (bomb.end, bomb.ok) == (CommandEnd.OUT_OF_MEMORY, False)
-    box.run("f(){ f|f& }; f; sleep 1", timeout_s=10)
-    box.alive()
+    assert box.run(f"{PYTHON} -c 'x=bytearray(10**9)'").end is CommandEnd.OUT_OF_MEMORY
     box.run("for i in $(seq 90); do (sleep 0.0$i &) ; done; sleep 0.5", timeout_s=20)
     assert box.text("grep -l '^State:.Z' /proc/[0-9]*/status | wc -l") == "0"
     full = box.run(
@@ -274,11 +245,7 @@ def test_memory_processes_and_space_end_the_command_alone(make_sandbox: MakeSand
     assert (full.end, full.exit_code) == (CommandEnd.EXITED, 9)
     flood = box.run("head -c 1000000 /dev/zero", keep=1000)
     assert (flood.cut_bytes, flood.ok) == (999_000, True)
-    box.run("rm -f /tmp/fill /scratch/fill; cd /tmp; for i in $(seq 20000); do : >f$i; done", timeout_s=60)
     box.alive()
-    limits = box.text("ulimit -c; ulimit -n; ulimit -f").split()
-    assert limits[0] == "0"
-    assert "unlimited" not in limits
 
 
 def test_room_to_build_and_run(make_sandbox: MakeSandbox) -> None:
@@ -296,19 +263,10 @@ def test_room_to_build_and_run(make_sandbox: MakeSandbox) -> None:
 # --- walls --------------------------------------------------------------------------------------------------
 
 
-def test_read_only_is_the_kernels(make_sandbox: MakeSandbox) -> None:
-    """Every way of writing is refused and the tree does not move (case 104)."""
+def test_read_only_holds_for_the_harness_too(make_sandbox: MakeSandbox) -> None:
+    """Also where the harness writes (case 104); every way of a command's is in attacks.toml."""
     box = make_sandbox(files={"f": b"1\n", "d/g": b"2\n"}, mode=Mode.RO)
     before = digest(box.tree)
-    writes = (
-        "touch x; echo x >f; echo x >>d/g; rm -rf f d; mv f y; mkdir e; ln f h; ln -s f s; chmod 777 f; "
-        "sed -i s/1/3/ f; touch -d 2001-01-01 f; git init -q .; mkfifo p; "
-        "echo x >/proc/self/root/workspace/f; echo x >/proc/$$/cwd/f; "
-        "exec 5<f; echo x >/proc/self/fd/5; truncate -s 0 f; cp /bin/ls f; "
-        "umount /workspace; mount -o remount,rw /workspace; "
-        "unshare -Urm mount -o remount,rw /workspace; true"
-    )
-    box.run(writes)
     with pytest.raises(PermissionError):
         box.sandbox.write_file("f", b"x")
     with pytest.raises(PermissionError):
@@ -336,33 +294,15 @@ def digest(tree: Path) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def test_nothing_of_the_controllers_environment(make_sandbox: MakeSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in any process's environment or arguments, nor its mounts (case 110)."""
-    monkeypatch.setenv("CANARY_API_KEY", "canary-5f1d")
-    box = make_sandbox(env={"GIVEN": "yes"})
-    assert box.text("echo $GIVEN") == "yes"
-    seen = box.run("env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/mounts")
-    assert b"canary-5f1d" not in seen.head + seen.tail
-    assert not {"SSH_AUTH_SOCK", "DOCKER_HOST"} & {line.split("=")[0] for line in box.text("env").splitlines()}
-
-
 # --- life ---------------------------------------------------------------------------------------------------
 
 
 def test_one_sandbox_may_be_used_from_several_threads(make_sandbox: MakeSandbox) -> None:
     """They take turns and each gets its own answer (case 38)."""
     box = make_sandbox()
-    wrong: list[str] = []
-
-    def work(number: int) -> None:
-        wrong.extend(f"{number}-{i}" for i in range(15) if box.text(f"echo {number}-{i}") != f"{number}-{i}")
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(lambda number: [box.text(f"echo {number}-{i}") for i in range(15)], range(8)))
+    assert said == [[f"{number}-{i}" for i in range(15)] for number in range(8)]
 
 
 def test_a_closed_sandbox_is_lost_not_failed(make_sandbox: MakeSandbox) -> None:

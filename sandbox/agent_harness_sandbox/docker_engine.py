@@ -19,7 +19,7 @@ from agent_harness.ports import Finding
 from agent_harness.types import Command, CommandEnd, CommandResult, ImagePlan, SandboxSpec
 from agent_harness_sandbox import policy
 from agent_harness_sandbox.channel import Channel
-from agent_harness_sandbox.client import connect
+from agent_harness_sandbox.client import connect, plain
 from agent_harness_sandbox.owner import LABEL, Owner
 from agent_harness_sandbox.pool import Pool
 from agent_harness_sandbox.removal import BACKGROUND
@@ -244,7 +244,7 @@ class DockerSandbox:
                     raise SandboxLost("the sandbox was closed")
                 state = self._client.api.inspect_container(self._name)["State"]
         except (DockerException, OSError) as fault:
-            raise SandboxLost("the sandbox is gone", why=_line(fault)) from fault
+            raise SandboxLost("the sandbox is gone", why=plain(fault)) from fault
         if not state.get("Running") or state.get("Paused"):
             why = "out of memory" if state.get("OOMKilled") else f"it is {state.get('Status')}"
             raise SandboxLost("the sandbox does not run any more", why=f"{why}, exit code {state.get('ExitCode')}")
@@ -291,7 +291,7 @@ class DockerEngine:
                 try:
                     return self._open(spec)
                 except APIError as fault:
-                    if 'exec: "python3"' not in _line(fault):
+                    if 'exec: "python3"' not in plain(fault):
                         raise
                 self._bare.add(spec.image)
             return self._open(spec)
@@ -348,6 +348,19 @@ class DockerEngine:
 
 
 DOCTOR = "run `agent-harness doctor`, which tries each property"
+_IMAGE = "take an image that has bash and git, and python3 (3.9 or later) or none; `sandbox.image` names it"
+_ADVICE = (
+    ("python3", _IMAGE),
+    ("the image has no", _IMAGE),
+    (
+        "seccomp profile failed",
+        "this engine does not keep Docker's API (podman's socket does not); take a Docker engine, see DOCKER_HOST",
+    ),
+    (
+        "bind source path does not exist",
+        "the engine must run on this machine, or see the same folders; check DOCKER_HOST",
+    ),
+)
 
 
 @contextlib.contextmanager
@@ -357,23 +370,13 @@ def _unavailable(what: str) -> Iterator[None]:
 
     try:
         yield
-    except SandboxLost as fault:
-        raise SandboxUnavailable(what, why=fault.line, next=_advice(fault.line)) from fault
-    except (DockerException, OSError, subprocess.SubprocessError) as fault:
-        why = _line(fault)
+    except (SandboxLost, DockerException, OSError, subprocess.SubprocessError) as fault:
+        why = plain(fault)
         raise SandboxUnavailable(what, why=why, next=_advice(why)) from fault
 
 
 def _advice(why: str) -> str:
-    if "python3" in why or "the image has no" in why:
-        return "take an image that has bash and git, and python3 (3.9 or later) or none; `sandbox.image` names it"
-    if "seccomp profile failed" in why:
-        return (
-            "this engine does not keep Docker's API (podman's socket does not); take a Docker engine, see DOCKER_HOST"
-        )
-    if "bind source path does not exist" in why:
-        return "the engine must run on this machine, or see the same folders; check DOCKER_HOST"
-    return DOCTOR
+    return next((advice for sign, advice in _ADVICE if sign in why), DOCTOR)
 
 
 def _found(client: Any, image: str) -> tuple[str, dict[str, Any]]:
@@ -415,7 +418,7 @@ def _remove(client: Any, name: str) -> None:
         except NotFound:
             return
         except (APIError, OSError) as fault:  # a removal under way, or a slow engine: look again
-            why = _line(fault)
+            why = plain(fault)
             time.sleep(0.1)
     raise SandboxLost(f"container {name} cannot be removed", why=why, next=f"run `docker rm -f {name}`")
 
@@ -435,8 +438,3 @@ def _raise_fault(head: dict[str, Any], path: str) -> None:
 def _escaped(script: str) -> bool:
     """Its lone surrogates, if any, are all bytes that a file name could not decode."""
     return all("\udc80" <= char <= "\udcff" for char in script if "\ud800" <= char <= "\udfff")
-
-
-def _line(fault: BaseException) -> str:
-    explanation = getattr(fault, "explanation", None)
-    return " ".join(str(explanation or fault).split())[:400]

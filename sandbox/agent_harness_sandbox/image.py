@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_harness.errors import SandboxUnavailable
-from agent_harness_sandbox.client import connect
+from agent_harness_sandbox.client import connect, plain
 
 Say = Callable[[str], None]
 
@@ -124,7 +124,7 @@ def _tried(timeout_s: int, step: Callable[[Any], object]) -> str:
         try:
             step(client)
         except (DockerException, OSError) as fault:
-            return " ".join(str(fault).split())[:160]
+            return plain(fault)[:160]
     return ""
 
 
@@ -177,7 +177,7 @@ def _bootstrap(client: Any, say: Say) -> None:
             client.api.import_image_from_file(str(tar), repository=name, tag=tag, changes=list(_CHANGES))
         except (DockerException, OSError) as fault:
             raise SandboxUnavailable(
-                "importing the sandbox image failed", why=str(fault), next="see the engine's log"
+                "importing the sandbox image failed", why=plain(fault), next="see the engine's log"
             ) from fault
 
 
