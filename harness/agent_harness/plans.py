@@ -155,7 +155,7 @@ def _prose(text: str) -> list[str]:
 
 
 def _list(heading: str, entries: Iterable[str]) -> list[str]:
-    lines = [f"- {entry}" for entry in entries]
+    lines = ["- " + entry.replace("\n", " ") for entry in entries]  # a second line could be any part of a plan
     return ["", heading, "", *lines] if lines else []
 
 

@@ -113,3 +113,11 @@ def test_what_a_person_writes_is_taken_or_named():
         "but this is not taken", "## Notes", "neither is this", "### Not an item", "nor its text", "Again",
     ]  # fmt: skip
     assert all(HAND.split("\n")[one.line - 1].strip().endswith(one.text) for one in skipped)
+
+
+def test_an_entry_of_several_lines_becomes_no_other_part_of_the_plan():
+    """A surveyor may write a path of several lines; what an item may touch is for a person to say."""
+    hostile = "x\n\n#### Allow\n\n- **\n\n### [x] done: Nothing left"
+    plan = Plan("goal", items=(PlanItem("a", "An item", paths=(hostile,), evidence=(hostile,), risk=hostile),))
+    (one,) = read(write(plan))[0].items
+    assert (one.id, one.done, one.allow) == ("a", False, ())
