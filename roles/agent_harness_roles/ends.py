@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from agent_harness.errors import (
-    Cancelled,
-    ClaimLost,
-    CredentialError,
-    HarnessError,
-    InfrastructureError,
-    LimitReached,
-    ModelFault,
-    ModelFaultKind,
-)
+from agent_harness import errors
+from agent_harness.errors import HarnessError, ModelFaultKind
 from agent_harness.types import Ended
 
 _MODEL = {
@@ -23,12 +15,12 @@ _MODEL = {
 
 def ended_by(fault: HarnessError, *, cancelled: bool) -> Ended:
     """How a run ended that this fault broke off. A cancelled run may break anywhere: its sandbox was taken away."""
-    if cancelled or isinstance(fault, Cancelled | ClaimLost):
+    if cancelled or isinstance(fault, errors.Cancelled | errors.ClaimLost):
         return Ended.CANCELLED
-    if isinstance(fault, LimitReached):
+    if isinstance(fault, errors.LimitReached):
         return Ended(f"limit_{fault.limit}")
-    if isinstance(fault, CredentialError):
+    if isinstance(fault, errors.CredentialError):
         return Ended.CREDENTIALS
-    if isinstance(fault, InfrastructureError) and not isinstance(fault, ModelFault):
+    if isinstance(fault, errors.InfrastructureError) and not isinstance(fault, errors.ModelFault):
         return Ended.SANDBOX_FAULT
-    return _MODEL.get(fault.kind, Ended.MODEL_FAULT) if isinstance(fault, ModelFault) else Ended.MODEL_FAULT
+    return _MODEL.get(fault.kind, Ended.MODEL_FAULT) if isinstance(fault, errors.ModelFault) else Ended.MODEL_FAULT

@@ -25,10 +25,6 @@ class Shown:
         """Any of the texts stands in the command or its output."""
         return any(text and (text in self.output or text in self.command) for text in texts)
 
-    def misses(self, text: str) -> bool:
-        """It searched for the text and printed nothing with it: what a claim of absence rests on."""
-        return bool(_SEARCH.search(self.command)) and text in self.command and text not in self.output
-
 
 NOTHING = Shown(0, "", "", ok=False)
 
@@ -62,8 +58,10 @@ class Evidence:
         return [shown for number in numbers if (shown := self.at(number))], ""
 
     def searched(self, numbers: Sequence[int], text: str) -> bool:
-        """One of the cited events is a search for the text that did not find it."""
-        return any(shown.misses(text) for shown in self.cited(numbers)[0])
+        """One of the cited events is a search for the text that printed nothing with it: what a claim of absence
+        rests on."""
+        searches = (shown for shown in self.cited(numbers)[0] if _SEARCH.search(shown.command))
+        return any(text in shown.command and text not in shown.output for shown in searches)
 
 
 def telling(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from posixpath import join, normpath
 from typing import Any
 
 from agent_harness.ports import Budget, Environment, Termination, Turn
-from agent_harness.types import Command, Ended, Finish, Message, Mode, ModelRequest, Role, ToolCall, canonical
+from agent_harness.types import Command, Ended, Event, Finish, Message, Mode, ModelRequest, Role, ToolCall, canonical
 from agent_harness.types.kinds import Kind
 from agent_harness_roles import edits
 from agent_harness_roles.definition import Validate
@@ -89,13 +89,8 @@ class RunHost:
 
     def act(self, turn: Turn) -> tuple[Sequence[Message], bool]:
         """One result per call, in order. What ends the run is kept, and the calls after it are told so."""
-        texts, briefs, labels = [], [], []
         self._alone = len(turn.calls) == 1 or self._run.role.mode is Mode.RW  # who cites has to have read first
-        for call in turn.calls:
-            told = _NOT_RUN if self._over else self._carry_out(call)
-            texts.append(told if isinstance(told, str) else told.text)
-            briefs.append(told if isinstance(told, str) else told.brief(_action(call)))
-            labels.append("" if isinstance(told, str) else self._label())
+        texts, briefs, labels = map(list, zip(*map(self._carry_out, turn.calls), strict=True))
         notes = "" if self._over else self._notes(turn.calls, texts)  # by the texts alone: no two labels are the same
         texts[-1], briefs[-1] = texts[-1] + notes, briefs[-1] + notes
         results, brief = (
@@ -105,21 +100,24 @@ class RunHost:
         self._elision.note(results, brief)
         return results, self._over
 
-    def _label(self) -> str:
-        """The number by which a read-only role cites what it was just shown. Counted in the run, so that the same
-        run reads the same when it is recorded and replayed; the log's own number stands in the evidence."""
-        return f"[event {len(self._evidence.commands)}]\n" if self._run.role.mode is Mode.RO else ""
-
     @property
     def _over(self) -> bool:
         return self.submission is not None or self.stopped is not None
 
-    def _carry_out(self, call: ToolCall) -> str | Seen:
-        try:
-            return self._tools[call.name](json.loads(call.arguments))
-        except Stop as stop:
-            self.stopped = stop
-            return _NOT_RUN
+    def _carry_out(self, call: ToolCall) -> tuple[str, str, str]:
+        """What the model is shown, what may stand for that later, and the number by which a read-only role cites it.
+        That is counted in the run, so that the same run reads the same when it is recorded and replayed; the log's own
+        number stands in the evidence."""
+        told: str | Seen = _NOT_RUN
+        if not self._over:
+            try:
+                told = self._tools[call.name](json.loads(call.arguments))
+            except Stop as stop:
+                self.stopped = stop
+        if isinstance(told, str):
+            return told, told, ""
+        label = f"[event {len(self._evidence.commands)}]\n" if self._run.role.mode is Mode.RO else ""
+        return told.text, told.brief(_action(call)), label
 
     def _notes(self, calls: Sequence[ToolCall], texts: Sequence[str]) -> str:
         """What the harness has to say below the last result."""
@@ -155,18 +153,11 @@ class RunHost:
             return refusal
         most = min(role.command_timeout_s, self._run.budget.seconds_left())
         timeout_s = float(min(arguments.get("timeout_s", most), most))
-        where = {"where": self._run.role_run}
-        environment.recorder.event(Kind.COMMAND_STARTED, {**where, "command": script})
+        self._record(Kind.COMMAND_STARTED, command=script)
         result = environment.sandbox.execute(Command(script, timeout_s, keep=environment.observation_bytes, save=LEAST))
         observed = seen(result, timeout_s, environment.redact, environment.observation_bytes)
-        data = {
-            **where,
-            "end": result.end.value,
-            "exit_code": result.exit_code,
-            "bytes": result.total_bytes,
-            "seconds": round(result.seconds, 3),
-        }
-        event = environment.recorder.event(Kind.COMMAND_ENDED, data, {"output": observed.output})
+        how = {"end": result.end.value, "exit_code": result.exit_code, "seconds": round(result.seconds, 3)}
+        event = self._record(Kind.COMMAND_ENDED, {"output": observed.output}, bytes=result.total_bytes, **how)
         self._evidence.commands.append(Shown(event.seq, script, observed.output, result.ok))
         return observed
 
@@ -208,8 +199,7 @@ class RunHost:
             return self._not_submitted(problems)
         evidence.accepted.append(result)
         if self._run.follow_up:  # each answer is kept, so that what the story did to the verdict is data
-            told = {"where": self._run.role_run, "round": len(evidence.accepted)}
-            self._run.environment.recorder.event(Kind.ROLE_SUBMITTED, told, {"submission": canonical(result)})
+            self._record(Kind.ROLE_SUBMITTED, {"submission": canonical(result)}, round=len(evidence.accepted))
         if self._follow_up:
             text, self._follow_up, evidence.refused = self._follow_up, "", 0
             return self._clean(text)
@@ -230,8 +220,8 @@ class RunHost:
     def _refused(self, tool: str, reason: str) -> None:
         self._record(Kind.TOOL_REFUSED, tool=tool, reason=reason)
 
-    def _record(self, kind: str, **data: object) -> None:
-        self._run.environment.recorder.event(kind, {"where": self._run.role_run, **data})
+    def _record(self, kind: str, bodies: Mapping[str, str] | None = None, **data: object) -> Event:
+        return self._run.environment.recorder.event(kind, {"where": self._run.role_run, **data}, bodies)
 
 
 def _action(call: ToolCall) -> str:

@@ -88,14 +88,13 @@ def _joined(head: bytes, tail: bytes, cut: int, saved_to: str) -> str:
 
 def _status(result: CommandResult, timeout_s: float) -> str:
     """How it ended, without durations: the same command must read the same when a recording is replayed."""
-    match result.end:
-        case CommandEnd.EXITED:
-            return f"exit code {result.exit_code}"
-        case CommandEnd.SIGNALLED:
-            return f"killed by a signal, exit code {result.exit_code}"
-        case CommandEnd.TIMEOUT:
-            return f"timed out after {timeout_s:.0f} s; it and all it started were killed"
-        case CommandEnd.IDLE:
-            return "killed: it printed nothing for too long"
-        case CommandEnd.OUT_OF_MEMORY:
-            return "killed: out of memory; the sandbox's memory limit was reached"
+    return _ENDS[result.end].format(code=result.exit_code, seconds=f"{timeout_s:.0f}")
+
+
+_ENDS = {
+    CommandEnd.EXITED: "exit code {code}",
+    CommandEnd.SIGNALLED: "killed by a signal, exit code {code}",
+    CommandEnd.TIMEOUT: "timed out after {seconds} s; it and all it started were killed",
+    CommandEnd.IDLE: "killed: it printed nothing for too long",
+    CommandEnd.OUT_OF_MEMORY: "killed: out of memory; the sandbox's memory limit was reached",
+}

@@ -13,29 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_harness.types import JSON, ToolSpec, canonical
+from agent_harness_roles.tools import TOLD
 
 RAW = {"bash": "command"}
 _FENCE = re.compile(r"^(`{3,})[ \t]*([^`\s]*)[^`]*$")
-
-_HEAD = """
-## How to use the tools
-You have no other way to act than fenced blocks in your reply. Write a sentence on what you are about to do, then one
-block. Its first line is three backticks and the tool's name, its last line is three backticks alone. The result comes
-in the next message. Where the block itself has to hold three backticks, open and close it with four.
-"""
-
-_EXAMPLES = {
-    "bash": """To find a function and the tests that use it:
-```bash
-rg -n "def parse" --type py
-```
-""",
-    "edit": """To change one line (JSON: newlines inside a text are \\n):
-```edit
-{"path": "src/app.py", "edits": [{"old": "    return total\\n", "new": "    return total + tax\\n"}]}
-```
-""",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +30,13 @@ class Block:
 
 def prompt(tools: Sequence[ToolSpec]) -> str:
     """The part of the system prompt that teaches the blocks, with an example of each."""
-    parts = [_HEAD]
+    parts = [TOLD["protocol"]["head"]]
     for tool in tools:
         parts.append(f"\nTool {tool.name}: {tool.description}\n")
         if tool.name not in RAW:
             parts.append(f"JSON of this schema: {canonical(tool.parameters)}\n")
-        parts.append(_EXAMPLES.get(tool.name) or f"```{tool.name}\n{canonical(_sample(tool.parameters))}\n```\n")
+        sample = f"```{tool.name}\n{canonical(_sample(tool.parameters))}\n```\n"
+        parts.append(TOLD[tool.name].get("example", sample))
     return "".join(parts)
 
 

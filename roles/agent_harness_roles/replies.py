@@ -48,7 +48,12 @@ class ReplyReader:
     def read(self, reply: Reply) -> Turn:
         """The turn of a reply. Nothing of a reply that was cut, or has one bad call, is carried out."""
         content = clean(self._redact(reply.message.content))
-        found = self._blocks(content) if self._text else [self._call(call) for call in reply.message.tool_calls]
+        if self._text:
+            blocks = protocol.parse(content, self._tools.specs)
+            found = [self._call("call", block.name, block.arguments, block.problem) for block in blocks]
+        else:
+            calls = reply.message.tool_calls
+            found = [self._call(*map(self._redact, (call.id, call.name, call.arguments))) for call in calls]
         message = Message("assistant", content, () if self._text else tuple(read.call for read in found))
         empty = not found and not content.strip()
         self.empty_in_a_row = self.empty_in_a_row + 1 if empty else 0
@@ -83,19 +88,10 @@ class ReplyReader:
             return [read.problem or _OTHER for read in found]
         return []
 
-    def _call(self, call: ToolCall) -> _Read:
-        arguments, said = self._redact(call.arguments), self._redact(call.name)
-        value, problem = self._tools.parse(said, arguments)
+    def _call(self, wanted: str, said: str, arguments: str, problem: str = "") -> _Read:
+        value, wrong = self._tools.parse(said, arguments)
         name = _ODD.sub("_", said)[:64] or "unknown"
-        return _Read(ToolCall(self._unique(self._redact(call.id)), name, kept(arguments, value)), problem)
-
-    def _blocks(self, content: str) -> list[_Read]:
-        found = []
-        for block in protocol.parse(content, self._tools.specs):
-            value, problem = self._tools.parse(block.name, block.arguments)
-            call = ToolCall(self._unique("call"), block.name, kept(block.arguments, value))
-            found.append(_Read(call, block.problem or problem))
-        return found
+        return _Read(ToolCall(self._unique(wanted), name, kept(arguments, value)), problem or wrong)
 
     def _unique(self, wanted: str) -> str:
         """An id no call of this run had: some models use one id for every call."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import sys
 import uuid
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +43,14 @@ class Runner:
         definition = self._definition(role.name)
         tools = Toolbox(role)
         system, user = definition.opening(role, task.variables)
-        prompts = dict(role.prompt_digests) | {"tools": digest(canonical([_plain(spec) for spec in tools.specs]))}
+        prompts = dict(role.prompt_digests) | {"tools": digest(canonical([asdict(spec) for spec in tools.specs]))}
         if environment.protocol == "text":
             taught = protocol.prompt(tools.specs)
             system, prompts["protocol"] = system + taught, digest(taught)
         opening = [Message(who, clean(environment.redact(text))) for who, text in (("system", system), ("user", user))]
         role_run = f"{role.name}-{uuid.uuid4().hex[:12]}"
-        started = environment.recorder.event(Kind.ROLE_STARTED, _started(role, role_run, prompts))
+        about = {"role": role.name, "role_run": role_run, "mode": role.mode.value, "limits": asdict(role.limits)}
+        started = environment.recorder.event(Kind.ROLE_STARTED, {**about, "prompts": prompts})
         run = Run(
             role,
             role_run,
@@ -67,10 +68,11 @@ class Runner:
             ended, detail = self._drive(host, run, opening)
         except AuditError:
             raise  # nothing can be recorded any more
-        except BaseException:
-            end.broken()
+        except BaseException as fault:  # the harness itself broke, or was interrupted
+            ended = Ended.HARNESS_FAULT if isinstance(fault, Exception) else Ended.CANCELLED
+            end(ended, f"{type(fault).__name__}: {fault}")
             raise
-        return end.record(ended, detail, host.submission)
+        return end(ended, detail, host.submission)
 
     def _drive(self, host: RunHost, run: Run, opening: list[Message]) -> tuple[Ended, str]:
         try:
@@ -79,12 +81,11 @@ class Runner:
             return stop.ended, stop.detail
         except AuditError:
             raise
-        except ModelFault as fault:
-            if run.budget.seconds_left() < _MOMENT and not run.termination.cancelled.is_set():
-                return Ended.LIMIT_SECONDS, f"the time for this run ended in a call: {fault.what}"
-            return ended_by(fault, cancelled=run.termination.cancelled.is_set()), fault.line
         except HarnessError as fault:
-            return ended_by(fault, cancelled=run.termination.cancelled.is_set()), fault.line
+            cancelled = run.termination.cancelled.is_set()
+            if isinstance(fault, ModelFault) and run.budget.seconds_left() < _MOMENT and not cancelled:
+                return Ended.LIMIT_SECONDS, f"the time for this run ended in a call: {fault.what}"
+            return ended_by(fault, cancelled=cancelled), fault.line
         if host.stopped is not None:
             return host.stopped.ended, host.stopped.detail
         if over:
@@ -110,48 +111,13 @@ class _End:
     def __init__(self, run: Run, before: Spend, started: float) -> None:
         self._run, self._before, self._started = run, before, started
 
-    def record(self, ended: Ended, detail: str, submission: dict[str, Any] | None) -> RoleResult:
+    def __call__(self, ended: Ended, detail: str, submission: dict[str, Any] | None = None) -> RoleResult:
         run = self._run
         detail = " ".join(clean(run.environment.redact(detail)).split())[:_DETAIL]
         kept = submission if ended is Ended.SUBMITTED else None
         spend = run.budget.spent() - self._before
         seconds = round(run.environment.clock.monotonic() - self._started, 3)
-        data = {
-            "role": run.role.name,
-            "role_run": run.role_run,
-            "ended": ended.value,
-            "detail": detail,
-            "steps": spend.steps,
-            "tokens": spend.tokens,
-            "nanousd": spend.nanousd,
-            "seconds": seconds,
-        }
+        data = {"role": run.role.name, "role_run": run.role_run, "ended": ended.value, "detail": detail}
         bodies = {"submission": canonical(kept)} if kept is not None else None
-        run.environment.recorder.event(Kind.ROLE_ENDED, data, bodies)
+        run.environment.recorder.event(Kind.ROLE_ENDED, {**data, **asdict(spend), "seconds": seconds}, bodies)
         return RoleResult(run.role.name, run.role_run, ended, detail, kept, spend, seconds)
-
-    def broken(self) -> None:
-        """The harness itself broke, or was interrupted: record it; the caller raises on."""
-        fault = sys.exc_info()[1]
-        ended = Ended.HARNESS_FAULT if isinstance(fault, Exception) else Ended.CANCELLED
-        self.record(ended, f"{type(fault).__name__}: {fault}", None)
-
-
-def _started(role: Role, role_run: str, prompts: dict[str, str]) -> dict[str, Any]:
-    limits = role.limits
-    return {
-        "role": role.name,
-        "role_run": role_run,
-        "mode": role.mode.value,
-        "prompts": prompts,
-        "limits": {
-            "steps": limits.steps,
-            "tokens": limits.tokens,
-            "nanousd": limits.nanousd,
-            "seconds": limits.seconds,
-        },
-    }
-
-
-def _plain(spec: Any) -> dict[str, Any]:
-    return {"name": spec.name, "description": spec.description, "parameters": spec.parameters}

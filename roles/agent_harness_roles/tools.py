@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import Any
 
 from agent_harness.types import JSON, Role, ToolSpec
@@ -12,46 +14,8 @@ from agent_harness_roles.observe import clean, is_clean
 _PROBLEMS_SHOWN = 3
 _PROBLEM_LENGTH = 300
 
-BASH = ToolSpec(
-    "bash",
-    "Run a bash script from /workspace, each time in a new shell (`cd` and variables do not last), without terminal "
-    "and stdin. You get the exit code and the output (both streams, cut in the middle when long).",
-    {
-        "type": "object",
-        "properties": {
-            "command": {"type": "string", "minLength": 1},
-            "timeout_s": {"type": "number", "exclusiveMinimum": 0},
-        },
-        "required": ["command"],
-        "additionalProperties": False,
-    },
-)
-EDIT = ToolSpec(
-    "edit",
-    "Change a file, or create one; better than sed or heredocs. Each `old` must stand in the file exactly once, "
-    "character for character (include enough lines around it); `edits` are applied in order, all or none. "
-    "For a new file give `content` instead.",
-    {
-        "type": "object",
-        "properties": {
-            "path": {"type": "string", "minLength": 1, "description": "relative to /workspace"},
-            "edits": {
-                "type": "array",
-                "minItems": 1,
-                "items": {
-                    "type": "object",
-                    "properties": {"old": {"type": "string", "minLength": 1}, "new": {"type": "string"}},
-                    "required": ["old", "new"],
-                    "additionalProperties": False,
-                },
-            },
-            "content": {"type": "string"},
-        },
-        "required": ["path"],
-        "additionalProperties": False,
-    },
-)
-_SUBMIT = "End the run with your result, when you are finished. Call it alone. Nothing else ends the run."
+TOLD = tomllib.loads((files("agent_harness_roles") / "tools.toml").read_text(encoding="utf-8"))
+"""What a model is told of the tools, by name: description, parameters, an example where calls are plain text."""
 
 
 class Toolbox:
@@ -60,8 +24,8 @@ class Toolbox:
     def __init__(self, role: Role) -> None:
         from jsonschema import Draft202012Validator  # late: a tenth of a second that only a run needs
 
-        known = {"bash": BASH, "edit": EDIT, "submit": ToolSpec("submit", _SUBMIT, role.schema)}
-        self.specs = tuple(known[name] for name in role.tools)
+        told = ((name, TOLD[name]) for name in role.tools)
+        self.specs = tuple(ToolSpec(name, it["description"], it.get("parameters", role.schema)) for name, it in told)
         self._validators = {spec.name: Draft202012Validator(spec.parameters) for spec in self.specs}
 
     def parse(self, name: str, text: str) -> tuple[dict[str, Any] | None, str]:
@@ -91,8 +55,7 @@ def kept(text: str, value: JSON | None) -> str:
     (broken JSON, control characters), the same content as valid JSON."""
     read = _read(text)
     if value is None:
-        tidy = _tidy(read) if isinstance(read, dict) else None
-        value = tidy if tidy is not None else {"malformed_arguments": clean(text)}
+        value = _tidy(read) if isinstance(read, dict) else {"malformed_arguments": clean(text)}
     return text if is_clean(text) and read == value else json.dumps(value)
 
 
@@ -115,10 +78,4 @@ def _told(error: Any) -> str:
 
 def _tidy(value: Any) -> Any:
     """The value with lone surrogates replaced: no text with one can be encoded."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_tidy(key): _tidy(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_tidy(inner) for inner in value]
-    return value
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
