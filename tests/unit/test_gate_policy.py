@@ -70,6 +70,11 @@ def test_an_ordinary_change_passes():
         (change("big", size=2_000_000), "max_file_bytes"),
         (change("logo.png", binary=True), "binary"),
         (change("setup.cfg", new="120000"), "a link"),
+        (change(".ci", old="000000", new="120000"), "protected by `.ci/**`"),
+        (change(".GitHub", old="000000", new="120000"), "protected by `.github/workflows/**`"),
+        (change("tests", old="120000", new="120000"), "kept by `tests/**` was changed"),
+        (change("_pytest", old="000000", new="120000"), "check configuration"),
+        (change("json", old="000000", new="120000"), "in place of its own"),
         (change("vendor/x", new="160000"), "submodule"),
     ],
 )

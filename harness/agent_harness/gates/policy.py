@@ -13,6 +13,7 @@ from typing import Any
 from agent_harness.config import Policy
 from agent_harness.gates import Case
 from agent_harness.types import Allowance, Change, Check, GateOutcome, GateResult
+from agent_harness.workspace.entries import LINK
 
 Read = Callable[[str, str], bytes | None]
 """(tree or commit, path) -> the file's bytes, or None where there is none."""
@@ -56,6 +57,15 @@ def matches(path: str, globs: Sequence[str]) -> str | None:
 _GLOBS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
+def _reaches(change: Change, path: str, globs: Sequence[str]) -> str | None:
+    """The first glob that takes a path or, where that is a link, what would be found by way of it."""
+    found = matches(path, globs)
+    if found or LINK not in {change.old_mode, change.new_mode}:
+        return found
+    folder = f"{path}/"
+    return matches(folder, globs) or next((g for g in globs if g.casefold().startswith(folder.casefold())), None)
+
+
 def _regex(glob: str) -> str:
     return "".join(_GLOBS.get(part) or re.escape(part) for part in re.split(r"(\*\*/?|[*?])", glob))
 
@@ -87,9 +97,9 @@ class PolicyGate:
         return GateResult(self.name, outcome, tuple(reasons), {"files": [c.shown for c in case.candidate.changes]})
 
     def _touches(self, change: Change, path: str) -> list[str]:
-        if glob := matches(path, self._policy.protected):
+        if glob := _reaches(change, path, self._policy.protected):
             return [f"protected by `{glob}` (an item may ask for it: --allow-path)"]
-        if change.old_mode != "000000" and (glob := matches(path, self._policy.keep)):
+        if change.old_mode != "000000" and (glob := _reaches(change, path, self._policy.keep)):
             did = "deleted" if change.new_mode == "000000" else "changed"
             return [f"an existing file kept by `{glob}` was {did} (--allow-path allows it)"]
         return []
@@ -122,9 +132,9 @@ class PolicyGate:
 def _place(change: Change, path: str, words: frozenset[str], *, fresh: bool) -> str:
     """How a file steers what judges the change, by its name and kind alone; an empty text where it does not."""
     name = path.rsplit("/", 1)[-1]
-    if change.new_mode == "120000" and name in _SECTIONS:
+    if change.new_mode == LINK and name in _SECTIONS:
         return "a settings file that is a link"
-    if matches(path, ALWAYS_CHECK_CONFIG):
+    if _reaches(change, path, ALWAYS_CHECK_CONFIG):
         return "check configuration"
     if path in words and not (_is_test(path) and words & _RUNNERS):
         return "a script the checks run"
@@ -133,7 +143,7 @@ def _place(change: Change, path: str, words: frozenset[str], *, fresh: bool) -> 
     tools = [word for word in words if re.fullmatch(r"[a-z][\w-]*", word)]
     if matches(name, [glob.format(tool) for tool in tools for glob in _TOOL_FILES]):
         return "settings of a program the checks run"
-    shadows = fresh and _shadows(path)
+    shadows = fresh and _shadows(path, link=change.new_mode == LINK)
     return "a module that Python or pytest would import in place of its own" if shadows else ""
 
 
@@ -146,10 +156,10 @@ def _contents(path: str, old: bytes | None, new: bytes | None, words: frozenset[
     return "its test settings differ" if differ else ""
 
 
-def _shadows(path: str) -> bool:
-    """A new top-level module of this path hides one that the checks need."""
+def _shadows(path: str, *, link: bool) -> bool:
+    """A new top-level module of this path hides one that the checks need. A link may be to a package."""
     module = path.removeprefix("src/").removesuffix("/__init__.py").removesuffix(".py")
-    return module != path and module in _SHADOWED
+    return (link or module != path) and module in _SHADOWED
 
 
 def _is_test(path: str) -> bool:
