@@ -20,9 +20,7 @@ def connect(timeout_s: int = 60) -> Any:  # docker.DockerClient
 
     where, arguments = _endpoint(docker)
     try:
-        client = (
-            docker.DockerClient(**arguments, timeout=timeout_s) if arguments else docker.from_env(timeout=timeout_s)
-        )
+        client = docker.DockerClient(**arguments, timeout=timeout_s)
         client.ping()
     except (DockerException, OSError) as fault:
         why = plain(fault)
@@ -34,9 +32,9 @@ def connect(timeout_s: int = 60) -> Any:  # docker.DockerClient
 
 
 def _endpoint(docker: Any) -> tuple[str, dict[str, Any]]:
-    """Where the engine is, for people, and what reaches it (nothing: docker-py's own reading of the environment)."""
+    """Where the engine is, for people, and what reaches it."""
     if host := os.environ.get("DOCKER_HOST"):
-        return host, {}
+        return host, docker.utils.kwargs_from_env()
     name = os.environ.get("DOCKER_CONTEXT")
     context = docker.ContextAPI.get_context(name)
     if context is None:
@@ -44,7 +42,7 @@ def _endpoint(docker: Any) -> tuple[str, dict[str, Any]]:
             f"the docker context {name or 'in use'} does not exist", next="see `docker context ls`"
         )
     if context.name == "default":
-        return "the default socket", {}
+        return "the default socket", docker.utils.kwargs_from_env()
     return f"{context.Host} (docker context {context.name})", {
         "base_url": context.Host,
         "tls": context.TLSConfig or False,

@@ -197,10 +197,8 @@ def test_files_go_both_ways_unchanged(make_sandbox: MakeSandbox) -> None:
     for round_ in range(3):
         data = random.Random(round_).randbytes(24 << 20)  # noqa: S311
         box.sandbox.write_file("deep/er/blob", data)
-        assert (
-            hashlib.sha256(box.sandbox.read_file("/workspace/deep/er/blob", 24 << 20)).digest()
-            == hashlib.sha256(data).digest()
-        )
+        same = box.sandbox.read_file("/workspace/deep/er/blob", 24 << 20) == data
+        assert same
     (box.tree / "run.sh").chmod(0o755)
     box.sandbox.write_file("run.sh", b"#!/bin/sh\necho crlf\r\n")
     found = (box.tree / "run.sh").stat()

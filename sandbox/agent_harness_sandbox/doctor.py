@@ -65,8 +65,8 @@ def _in_mode(engine: SandboxEngine, image: str, folder: Path, mode: Mode) -> lis
         return [Finding(f"start {mode}", False, fault.what + ": " + fault.why, fault.next)]
     about = sandbox.describe()
     found = [Finding(f"start {mode}", True, f"{about.get('start_s')} s, profile {about.get('profile')}")]
+    name = f"commands {mode}"
     try:
-        name = f"commands {mode}"
         end = sandbox.execute(Command(_STUBBORN, timeout_s=0.5)).end
         for at, name, script, want, fix in _TRIES:
             if at is mode:
@@ -84,15 +84,11 @@ def _in_mode(engine: SandboxEngine, image: str, folder: Path, mode: Mode) -> lis
 
 
 def _removed(name: str, container: str) -> Finding:
-    from docker.errors import NotFound
-
     BACKGROUND.wait(30)
     with contextlib.closing(connect(timeout_s=10)) as client:
-        try:
-            client.api.inspect_container(container)
-        except NotFound:
-            return Finding(name, True, "the container is gone")
-    return Finding(name, False, f"{container} is still there", f"run `docker rm -f {container}`")
+        if client.api.containers(all=True, filters={"name": container}):
+            return Finding(name, False, f"{container} is still there", f"run `docker rm -f {container}`")
+    return Finding(name, True, "the container is gone")
 
 
 _PYTHON = f"""[ -e {policy.LENT} ] && set -- {" ".join(policy.LENT_PYTHON)} || set -- python3; exec "$@" -I -S -c '

@@ -62,14 +62,17 @@ def ensure(say: Say) -> str:
 
 def _build(client: Any, say: Say) -> None:
     """By the registry if it answers, else by bootstrap."""
+    from docker.errors import DockerException
+
     say(f"sandbox image {OWN_IMAGE}: asking the registry for {BASE} (waiting {BASE_WAIT_S} s at most)")
-    why = _tried(BASE_WAIT_S, lambda there: there.images.pull(BASE))
-    if not why:
+    try:
+        with contextlib.closing(connect(BASE_WAIT_S)) as hasty:
+            hasty.images.pull(BASE)
         say(f"building it from {BASE} with {len(PACKAGES)} packages")
-        recipe = {"fileobj": io.BytesIO(dockerfile().encode()), "tag": OWN_IMAGE, "rm": True, "forcerm": True}
-        why = _tried(600, lambda there: there.images.build(**recipe))
-        if not why:
-            return
+        client.images.build(fileobj=io.BytesIO(dockerfile().encode()), tag=OWN_IMAGE, rm=True, forcerm=True)
+        return
+    except (DockerException, OSError) as fault:
+        why = plain(fault)[:160]
     say(f"no image that way ({why}); bootstrapping it from this machine's own package sources, about a minute")
     _bootstrap(client, say)
     if not client.images.list(OWN_IMAGE):
@@ -114,18 +117,6 @@ def one_builder(say: Say) -> Iterator[None]:
 
 
 # --- from a registry ----------------------------------------------------------------------------------------
-
-
-def _tried(timeout_s: int, step: Callable[[Any], object]) -> str:
-    """Do one step with a client of its own. Empty when it worked, else why not."""
-    from docker.errors import DockerException
-
-    with contextlib.closing(connect(timeout_s)) as client:
-        try:
-            step(client)
-        except (DockerException, OSError) as fault:
-            return plain(fault)[:160]
-    return ""
 
 
 def dockerfile(base: str = BASE) -> str:

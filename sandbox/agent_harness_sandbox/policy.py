@@ -45,6 +45,11 @@ ENVIRONMENT = {
 }
 """What every command finds. An editor that is asked for fails at once; nothing is written beside the sources."""
 
+NOTHING = (
+    *("PidMode", "UTSMode", "UsernsMode", "CapAdd", "GroupAdd", "Binds", "VolumesFrom"),
+    *("Devices", "DeviceCgroupRules", "Links", "PortBindings"),
+)
+"""Settings of the host's that are asked for as nothing, so that anything there is a difference."""
 CAPABILITIES = ("CapEff", "CapPrm", "CapBnd")
 NETWORKS = {"none": "none", "full": "bridge"}
 WAY = posixpath.dirname(relay.SOCKET)
@@ -142,28 +147,18 @@ def _host_config(spec: SandboxSpec) -> dict[str, Any]:
     limits = {"nofile": OPEN_FILES, "core": 0, "fsize": FILE_SIZE}
     gpus = -1 if spec.gpus == "all" else int(spec.gpus or 0)
     return {
+        **dict.fromkeys(NOTHING),
         "NetworkMode": NETWORKS[spec.network],
         "IpcMode": "private",
         "CgroupnsMode": "private",
-        "PidMode": "",
-        "UTSMode": "",
-        "UsernsMode": "",
         "Privileged": False,
-        "CapAdd": [],
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges:true", f"seccomp={seccomp()}"],
-        "GroupAdd": [],
         "ReadonlyRootfs": True,
         "Tmpfs": dict.fromkeys(TMPFS, tmpfs),
         "Mounts": [mount(one.source, one.target, one.read_only) for one in spec.mounts],
-        "Binds": [],
-        "VolumesFrom": [],
-        "Devices": [],
         "DeviceRequests": [{"Count": gpus, "Capabilities": [["gpu"]]}] if gpus else [],
-        "DeviceCgroupRules": [],
-        "Links": [],
         "ExtraHosts": [f"{service.name}:127.0.0.1" for service in spec.services],
-        "PortBindings": {},
         "PublishAllPorts": False,
         "Memory": spec.memory,
         "MemorySwap": spec.memory,

@@ -17,9 +17,9 @@ FINAL = 999
 """A release among its candidates."""
 FIXES: dict[str, tuple[Version, ...]] = {
     "CVE-2024-21626": ((1, 1, 12, FINAL),),
-    "CVE-2025-31133": ((1, 2, 8, FINAL), (1, 3, 3, FINAL), (1, 4, 0, 3)),
-    "CVE-2025-52565": ((1, 2, 8, FINAL), (1, 3, 3, FINAL), (1, 4, 0, 3)),
-    "CVE-2025-52881": ((1, 2, 8, FINAL), (1, 3, 3, FINAL), (1, 4, 0, 3)),
+    **dict.fromkeys(
+        ("CVE-2025-31133", "CVE-2025-52565", "CVE-2025-52881"), ((1, 2, 8, FINAL), (1, 3, 3, FINAL), (1, 4, 0, 3))
+    ),
 }
 """Escapes, and the first version of each line of releases that has the fix; later lines all have it."""
 PACKAGED = re.compile(r"[+~]|deb\d|ubuntu|\.(?:el|fc|amzn)\d|-r\d")
