@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_harness.errors import Exit, NothingToDo, UsageError
 from agent_harness.gates import hunks
+from agent_harness.gates.dispositions import settle
 from agent_harness.gates.review import DIFF_SHOWN
 from agent_harness.parts import Parts, Work
 from agent_harness.reviewing import review
@@ -111,6 +112,10 @@ def gated(report: ReviewReport, fail_on: str) -> ReviewReport:
     found = tuple(replace(one, blocking=one.counts and one.severity <= fail_on) for one in report.findings)
     if report.verdict not in ENDS:
         return replace(report, findings=found)
+    # what was fail for a lesser finding is no pass where hunks were unseen, or what is so grave is merely unproven
+    grave = tuple(one for one in found if one.severity <= fail_on)
+    if (ended := settle(replace(report, findings=grave), {})).verdict not in ENDS:
+        return replace(ended, findings=found)
     return concluded(replace(report, findings=found), f"{sum(one.blocking for one in found)} of {fail_on} or graver")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -12,6 +13,7 @@ from fakes.reviews import FINDING, UNVERIFIED, WAIVED, finding, report
 
 GOOD = report(verdict="pass", exit=0, reason="nothing was found")
 BAD = report(FINDING)
+DOUBTFUL = finding(proof=Proof.UNVERIFIED, severity="P0", blocking=False, demoted="unverified: no event shows it")
 LOST = report(verdict="inconclusive", exit=6, reason="the spend limit is reached")
 
 
@@ -33,6 +35,19 @@ def test_a_severity_gate_counts_only_what_code_stands_behind(found, fail_on, ver
     assert (told.verdict, told.exit) == (verdict, {"pass": 0, "fail": 1}[verdict])
     assert any(one.blocking for one in told.findings) == (verdict == "fail")
     assert fail_on in told.reason
+
+
+@pytest.mark.parametrize(
+    ("more", "fail_on", "verdict"),
+    [
+        ({"unseen": ("big.py:1-900",)}, "P0", "inconclusive"),
+        ({"unseen": ("big.py:1-900",)}, "P1", "fail"),
+        ({"findings": (FINDING, DOUBTFUL)}, "P0", "inconclusive"),
+        ({"findings": (FINDING, replace(DOUBTFUL, severity="P2"))}, "P0", "pass"),
+    ],
+)
+def test_a_lesser_finding_hides_nothing_that_forbids_a_pass(more, fail_on, verdict):
+    assert gated(replace(BAD, **more), fail_on).verdict == verdict
 
 
 def test_without_a_severity_the_reviewers_word_stands_and_inconclusive_always_does():
