@@ -32,7 +32,7 @@ def deliver(repository: HarnessRepository, source: str, *, commit: str, branch: 
     place = locate(source)
     if repository.git.attempt("check-ref-format", f"refs/heads/{branch}").code or branch.startswith("-"):
         raise UsageError(f"{branch!r} cannot be the name of a branch")
-    there = _tip(repository, place, branch)
+    there = tip(repository, place, branch)
     if there == commit:
         return
     if there != expected_old:
@@ -43,17 +43,12 @@ def deliver(repository: HarnessRepository, source: str, *, commit: str, branch: 
         _store(repository, place, commit, branch, expected_old)
 
 
-def tip(repository: HarnessRepository, source: str, branch: str) -> str | None:
-    """The commit a branch of the source points at, or None where there is no such branch."""
-    return _tip(repository, locate(source), branch)
-
-
 def landed(repository: HarnessRepository, source: str, *, commit: str, branch: str) -> bool:
     """Whether a commit was delivered: its branch is at it, or (on this machine) any branch has it, for somebody may
     have gone on from there, merged or renamed it already."""
     place = locate(source)
     if place.url:
-        return _tip(repository, place, branch) == commit
+        return tip(repository, place, branch) == commit
     found = place.git.attempt("for-each-ref", "--count=1", f"--contains={commit}", "refs/heads")
     return not found.code and bool(found.out)
 
@@ -85,7 +80,8 @@ def _clean(text: str) -> str:
 # --- where a branch stands --------------------------------------------------------------------------------------
 
 
-def _tip(repository: HarnessRepository, source: Source, branch: str) -> str | None:
+def tip(repository: HarnessRepository, source: Source, branch: str) -> str | None:
+    """The commit a branch of the source points at, or None where there is no such branch."""
     ref = f"refs/heads/{branch}"
     if source.url:
         return remote_refs(Git(repository.path, network=True), source, ref).get(ref)
@@ -114,14 +110,10 @@ def _unwritten(source: Source, branch: str) -> str:
 
 
 def _refuse_checked_out(source: Source, branch: str) -> None:
-    wanted = f"branch refs/heads/{branch}"
-    at = ""
-    for line in source.git.run("worktree", "list", "--porcelain").decode("utf-8", "replace").splitlines():
-        if line.startswith("worktree "):
-            at = line.removeprefix("worktree ")
-        if line == wanted:
-            why, next_ = f"it is checked out in {at}", "switch that checkout to another branch"
-            raise DeliveryRefused(_unwritten(source, branch), why=why, next=next_)
+    listed = source.git.run("worktree", "list", "--porcelain").decode("utf-8", "replace")
+    if at := re.search(rf"^worktree (.*)\n(?:.+\n)*branch refs/heads/{re.escape(branch)}$", listed, re.MULTILINE):
+        why, next_ = f"it is checked out in {at[1]}", "switch that checkout to another branch"
+        raise DeliveryRefused(_unwritten(source, branch), why=why, next=next_)
 
 
 # --- a repository of this machine -------------------------------------------------------------------------------
@@ -174,7 +166,7 @@ def _swap_error(
     repository: HarnessRepository, source: Source, branch: str, old: str | None, done: Done
 ) -> DeliveryRefused | GitFault:
     if any(mark in done.err.decode("utf-8", "replace") for mark in _TAKEN):
-        return _moved(repository, source, branch, _tip(repository, source, branch), old)
+        return _moved(repository, source, branch, tip(repository, source, branch), old)
     fault = done.fault()
     return GitFault(_unwritten(source, branch), why=fault.why, next=fault.next)
 
@@ -192,7 +184,7 @@ def _push(repository: HarnessRepository, source: Source, commit: str, branch: st
     said = done.out.decode("utf-8", "replace")
     rejected = next((line for line in said.splitlines() if line.startswith("!")), "")
     if "stale info" in rejected:
-        raise _moved(repository, source, branch, _tip(repository, source, branch), old)
+        raise _moved(repository, source, branch, tip(repository, source, branch), old)
     what = _unwritten(source, branch)
     if rejected:
         raise DeliveryRefused(what, why=masked(rejected.split("\t")[-1]), next="see what the other side allows")

@@ -20,15 +20,21 @@ class End:
     answer: str = ""
 
 
+_STOPPED = {
+    Ended.CANCELLED: (Settlement.DEFERRED, Exit.INTERRUPTED, "interrupted"),
+    Ended.CREDENTIALS: (Settlement.DEFERRED, Exit.CREDENTIALS, "inconclusive"),
+    Ended.MODEL_FAULT: (Settlement.DEFERRED, Exit.INCONCLUSIVE, "inconclusive"),
+    Ended.SANDBOX_FAULT: (Settlement.DEFERRED, Exit.INCONCLUSIVE, "inconclusive"),
+}
+"""What stopped a role that is not its own fault."""
+
+
 def of_role_run(result: RoleResult, candidate: Candidate | None, *, stopped: bool, fetch: str = "") -> End | None:
     """The end after a role's run, None where there is a candidate to judge, or an answer. `fetch` is how to get the
     work of a role that has a candidate."""
     why = f"the {result.role}'s run ended {result.ended}: {result.detail}"
-    kept = (
-        ""
-        if candidate is None or candidate.empty
-        else f"; its work is kept (`{fetch}`), and the next attempt goes on with it"
-    )
+    has_work = candidate is not None and not candidate.empty
+    kept = f"; its work is kept (`{fetch}`), and the next attempt goes on with it" if has_work else ""
     if result.ended is Ended.SUBMITTED and result.submission is not None:
         said = result.submission
         if said.get("outcome") == "impossible":
@@ -37,15 +43,8 @@ def of_role_run(result: RoleResult, candidate: Candidate | None, *, stopped: boo
         if candidate is not None and candidate.empty:
             return End(Settlement.FAILED, Exit.FAILED, "no_change", "it was submitted without any change")
         return None
-    if result.ended is Ended.CANCELLED or stopped:
-        return End(Settlement.DEFERRED, Exit.INTERRUPTED, "interrupted", why + kept)
-    if result.ended is Ended.CREDENTIALS:
-        return End(Settlement.DEFERRED, Exit.CREDENTIALS, "inconclusive", why + kept)
-    if result.ended in {Ended.MODEL_FAULT, Ended.SANDBOX_FAULT}:
-        return End(Settlement.DEFERRED, Exit.INCONCLUSIVE, "inconclusive", why + kept)
-    if result.ended.is_limit:
-        return End(Settlement.EXHAUSTED, Exit.LIMIT, "incomplete", why + kept)
-    return End(Settlement.FAILED, Exit.FAILED, "incomplete", why + kept)
+    other = (Settlement.EXHAUSTED, Exit.LIMIT) if result.ended.is_limit else (Settlement.FAILED, Exit.FAILED)
+    return End(*_STOPPED.get(Ended.CANCELLED if stopped else result.ended, (*other, "incomplete")), why + kept)
 
 
 def of_gate(last: GateResult) -> End | None:

@@ -87,9 +87,7 @@ class Life:
             return self._work()
         except (AuditError, ClaimLost):
             raise
-        except DeliveryRefused as error:
-            return End(Settlement.HELD, Exit.HELD, "held", error.line)
-        except UsageError as error:
+        except (DeliveryRefused, UsageError) as error:
             return End(Settlement.HELD, error.exit, "held", error.line)
         except (Cancelled, CredentialError, InfrastructureError) as error:
             return End(Settlement.DEFERRED, error.exit, "inconclusive", error.line)
@@ -215,20 +213,10 @@ class Life:
         parts.queue.delivering(self._claim)
         receipt = self._receipt()
         size, root = parts.audit.root()
-        trailers = {
-            "Harness-Item": item.id,
-            "Harness-Run": self._claim.run,
-            "Harness-Receipt": receipt,
-            AUDIT_TRAILER: f"{size} {root}",
-        }
-        text = message(item.title, "", trailers)
-        commit = parts.repository.commit_tree(
-            candidate.tree,
-            candidate.base,
-            text,
-            at_s=parts.clock.now_ms() // 1000,
-            keep_as=f"{DELIVERED}/{item.id}/{self._claim.generation}",
-        )
+        trailers = {"Harness-Item": item.id, "Harness-Run": self._claim.run, "Harness-Receipt": receipt}
+        text = message(item.title, "", trailers | {AUDIT_TRAILER: f"{size} {root}"})
+        kept, now = f"{DELIVERED}/{item.id}/{self._claim.generation}", parts.clock.now_ms() // 1000
+        commit = parts.repository.commit_tree(candidate.tree, candidate.base, text, at_s=now, keep_as=kept)
         effect = {"target": item.branch, "old": "", "new": commit, "tree": candidate.tree}
         self._recorder.event(Kind.DELIVERY_INTENDED, effect)
         try:

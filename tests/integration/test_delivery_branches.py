@@ -8,6 +8,7 @@ import pytest
 from agent_harness.delivery import deliver, landed, message, tip
 from agent_harness.errors import DeliveryRefused, GitFault, UsageError
 from agent_harness.workspace import HarnessRepository
+from agent_harness.workspace.source import locate
 from fakes.repos import git, make, snapshot, write
 
 BRANCH = "harness/item-1"
@@ -36,7 +37,7 @@ class Desk:
         deliver(self.ours, self.to, commit=commit, branch=branch, expected_old=old)
 
     def tip(self, branch: str = BRANCH) -> str | None:
-        return tip(self.ours, self.to, branch)
+        return tip(self.ours, locate(self.to), branch)
 
 
 def state_of(source: Path) -> tuple[object, ...]:
@@ -316,7 +317,7 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path):
         seen = desk.ours.capture(desk.base, work, keep_as="refs/harness/work/big/1", message="m")
         with pytest.raises(GitFault, match="the disk is full"):
             deliver(desk.ours, str(small / "s.git"), commit=seen.commit, branch=BRANCH, expected_old=None)
-        assert tip(desk.ours, str(small / "s.git"), BRANCH) is None
+        assert tip(desk.ours, locate(str(small / "s.git")), BRANCH) is None
         assert desk.ours.kept("refs/harness/work/big/1") == seen.commit
     finally:
         os.system(f"umount '{small}'")

@@ -9,6 +9,7 @@ import pytest
 from agent_harness.delivery import deliver, landed, tip
 from agent_harness.errors import CredentialError, DeliveryRefused, Exit, GitFault, UsageError
 from agent_harness.workspace import HarnessRepository
+from agent_harness.workspace.source import locate
 from fakes.git_servers import SSHD, GitHttp, Sshd, bare, certificate
 from fakes.repos import git, make, snapshot, write
 
@@ -93,7 +94,7 @@ def test_a_delivery_lands_and_a_moved_branch_is_left_alone(far):
     assert far.fetch() == far.base
     one, two = far.commit("one"), far.commit("two")
     far.deliver(one)
-    assert far.at() == one == tip(far.ours, far.url, BRANCH)
+    assert far.at() == one == tip(far.ours, locate(far.url), BRANCH)
     assert landed(far.ours, far.url, commit=one, branch=BRANCH)
     far.deliver(one)  # again, as after a crash
     with pytest.raises(DeliveryRefused, match="was not written"):

@@ -14,6 +14,7 @@ import pytest
 from agent_harness.delivery import deliver, landed, tip
 from agent_harness.errors import HarnessError
 from agent_harness.workspace import HarnessRepository
+from agent_harness.workspace.source import locate
 from fakes.repos import ENV, git, make, write
 
 
@@ -224,7 +225,7 @@ def _use(tmp_path, source, tree):
     ours.materialise(seen.commit, out, uid=os.getuid(), gid=os.getgid())
     commit = ours.commit_tree(ours.tree_of(base), base, "delivered\n\nHarness-Item: i\n")
     deliver(ours, str(source), commit=commit, branch="harness/i", expected_old=None)
-    assert tip(ours, str(source), "harness/i") == commit
+    assert tip(ours, locate(str(source)), "harness/i") == commit
     assert landed(ours, str(source), commit=commit, branch="harness/i")
 
 
