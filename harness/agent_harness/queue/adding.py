@@ -29,35 +29,26 @@ def insert(
     keys: dict[str, str] = {}
     for draft in drafts:
         known = keys.get(draft.key or "") or _known(tx, draft.key)
+        item = known or _free_id(tx, draft.id, fresh)
+        placed.append((item, known is None))
         if known is None:
-            known = _free_id(tx, draft.id, fresh)
-            fresh[known] = replace(draft, id=known)
-            keys |= {draft.key: known} if draft.key else {}
-            placed.append((known, True))
-        else:
-            placed.append((known, False))
+            fresh[item] = replace(draft, id=item)
+            keys |= {draft.key: item} if draft.key else {}
     fresh = {item: _keyed(tx, draft, keys) for item, draft in fresh.items()}
     states = _states(tx, fresh) | {item: ItemState.DONE for item, draft in fresh.items() if draft.done}
     waiters = _waiters(tx, keys)
     _check_cycles(tx, fresh, waiters)
+    edges, wanted = list(waiters), list[dict[str, Any]]()
     for item, draft in fresh.items():
         waits = draft.needs or any(states.get(need) != ItemState.DONE for need in draft.depends_on)
         state = ItemState.DONE if draft.done else ItemState.BLOCKED if waits else ItemState.READY
         _insert_item(tx, draft, state, now_ms)
         data = {"title": draft.title, "state": state}
         audit.append(Kind.ITEM_QUEUED, data | ({"key": draft.key} if draft.key else {}), item=item, tx=tx)
-    edges = [
-        {"item": item, "needs": need, "ordinal": ordinal}
-        for item, draft in fresh.items()
-        for ordinal, need in enumerate(draft.depends_on)
-    ]
-    if edges := edges + waiters:
+        edges += [{"item": item, "needs": need, "ordinal": n} for n, need in enumerate(draft.depends_on)]
+        wanted += [{"item": item, "key": key, "ordinal": n} for n, key in enumerate(draft.needs, len(draft.depends_on))]
+    if edges:
         tx.execute(DEPENDENCY.insert(), edges)
-    wanted = [
-        {"item": item, "key": key, "ordinal": len(draft.depends_on) + ordinal}
-        for item, draft in fresh.items()
-        for ordinal, key in enumerate(draft.needs)
-    ]
     if wanted:
         tx.execute(WANTED.insert(), wanted)
     if waiters:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Column, Connection, select
 
 from agent_harness.store.tables import ANSWER, DEPENDENCY, ITEM, WANTED
 from agent_harness.types import Allowance, Check, CheckKind, Deliverable, Item, ItemState, Limits, NewItem, canonical
@@ -35,15 +35,16 @@ def load(tx: Connection, rows: Iterable[Any]) -> list[Item]:
         .join(ITEM, ITEM.c.id == DEPENDENCY.c.needs)
         .order_by(DEPENDENCY.c.ordinal)
     )
-    wanted, answered = select(WANTED.c.item, WANTED.c.key).order_by(WANTED.c.ordinal), select(ANSWER)
-    if len(rows) == 1:
-        query, wanted = query.where(DEPENDENCY.c.item == rows[0].id), wanted.where(WANTED.c.item == rows[0].id)
-        answered = answered.where(ANSWER.c.item == rows[0].id)
-    for item, need, state in tx.execute(query):
+    wanted = select(WANTED.c.item, WANTED.c.key).order_by(WANTED.c.ordinal)
+
+    def of(query: Any, item: Column[Any]) -> Iterable[Any]:
+        return tx.execute(query.where(item == rows[0].id) if len(rows) == 1 else query)
+
+    for item, need, state in of(query, DEPENDENCY.c.item):
         needs[item].append((need, state))
-    for item, key in tx.execute(wanted):
+    for item, key in of(wanted, WANTED.c.item):
         missing[item].append(key)
-    answers = {row.item: row.digest for row in tx.execute(answered)}
+    answers = {row.item: row.digest for row in of(select(ANSWER), ANSWER.c.item)}
     return [_item(row, needs[row.id], missing[row.id], answers.get(row.id, "")) for row in rows]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,15 +11,13 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from agent_harness.errors import StoreFault, UsageError
 
 _NEXT = (
-    ("disk is full", "free space on that disk, then run it again; nothing was half written"),
-    ("no space left", "free space on that disk, then run it again; nothing was half written"),
+    ("disk is full|no space left", "free space on that disk, then run it again; nothing was half written"),
     ("not a database", "name another file with --db, or restore a backup"),
     ("malformed", "restore a backup (*.backup-* beside the file), or copy what can be read with `sqlite3 .recover`"),
     ("locked", "another program holds the database: end it, or try again"),
     ("lock timeout", "another worker holds the database: try again"),
-    ("readonly", "give this user write access to the file and its folder"),
     ("unable to open", "check that the folder exists and that this user may write in it"),
-    ("permission denied", "give this user write access to the file and its folder"),
+    ("readonly|permission denied", "give this user write access to the file and its folder"),
     ("connection", "check that the server runs, and the host, user and password in the URL"),
 )
 
@@ -43,6 +42,5 @@ def os_fault(where: str, error: OSError) -> StoreFault:
 
 
 def _fault(where: str, why: str) -> StoreFault:
-    lower = why.lower()
-    hint = next((hint for sign, hint in _NEXT if sign in lower), "")
+    hint = next((hint for signs, hint in _NEXT if re.search(signs, why, re.IGNORECASE)), "")
     return StoreFault(f"the store {where} could not do it", why=why, next=hint)
