@@ -194,6 +194,22 @@ def test_a_state_folder_that_the_change_brings_along_is_not_used(repo, run):
     assert "part of the repository" in run("--dry-run")[2]
 
 
+def test_a_link_on_the_way_to_the_state_and_a_database_are_not_the_changes_either(repo, run):
+    (repo / "harness.toml").write_text('[state]\ndir = "build/state"\n')
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "where the state is")
+    (repo / "evil/state").mkdir(parents=True)
+    (repo / "evil/state/harness.db").write_text("a forged log")
+    (repo / "build").symlink_to("evil")
+    git(repo, "add", "-f", ".")
+    git(repo, "commit", "-qm", "trust me")
+    code, _, err = run("--dry-run")
+    assert code == 0 and "build/state is part of the repository itself" in err
+    assert (repo / "evil/state/harness.db").read_text() == "a forged log"
+    code, _, err = run("--dry-run", "--set", "state.dir=.harness", "--db", "sqlite:///evil/state/harness.db")
+    assert code == 2 and "part of the repository itself" in err and "--db" in err
+
+
 def test_nothing_that_differs_is_nothing_to_do(repo, run):
     code, _, err = run("--base", "HEAD", "--head", "HEAD")
     assert code == 5 and "nothing differs" in err

@@ -73,7 +73,7 @@ def review(  # noqa: PLR0913 - one parameter per option
             loaded = load(here(), sets=[*(sets or ()), f"state.dir={place}"], db=db, read=read)
         if loaded.file is None:
             say(f"no harness.toml in {base}, whose own alone would count: defaults, environment and flags are in force")
-        with App.open(loaded.config, loaded.root, record=record, replay=replay) as app:
+        with App(loaded.config, loaded.root, record=record, replay=replay) as app:
             if dry_run:
                 return priced(app.plan_review(ask), as_json)
             with signals.cancelling() as cancelled:
@@ -151,15 +151,22 @@ def unfit(loaded: Loaded, git: Git, head: str) -> str:
         there = next(one for one in (state, *state.parents) if one.exists())
         if top.code or not os.access(there, os.W_OK | os.X_OK):
             return f"{there} is a bare repository" if top.code else f"{there} cannot be written"
-    root = Path(os.fsdecode(top.out).rstrip("\n"))
-    if top.code or not state.is_relative_to(root):
+    root, database = Path(os.fsdecode(top.out).rstrip("\n")), loaded.config.database(loaded.root)
+    if top.code:
         return ""
-    name = str(state.relative_to(root))
-    trees = [
-        ("ls-files", "--full-name", "--", f"{root}/{name}"),
-        ("ls-tree", "--full-tree", "--end-of-options", head, name),
-    ]
-    return f"{name} is part of the repository itself" if any(git.attempt(*words).out for words in trees) else ""
+    file = Path(database.removeprefix("sqlite:///"))
+    if file != state / "harness.db" and database.startswith("sqlite:") and brought(git, root, head, file):
+        raise UsageError(f"{file} is part of the repository itself", next="name another database: --db URL")
+    return f"{state.relative_to(root)} is part of the repository itself" if brought(git, root, head, state) else ""
+
+
+def brought(git: Git, root: Path, head: str, path: Path) -> bool:
+    """Whether a head, or what is checked out, has something at a path, or a link or a repository on the way there."""
+    way = [one for one in (path, *path.parents) if one != root and one.is_relative_to(root)]
+    odd = [one for one in way if one == path or one.is_symlink() or (one / ".git").exists()]
+    trees = [("ls-files", "--full-name", "--", *map(str, odd))] if odd else []
+    trees += [("ls-tree", "--full-tree", "--end-of-options", head, str(one.relative_to(root))) for one in odd]
+    return any(git.attempt(*words).out for words in trees)
 
 
 def of_commit(ref: str) -> tuple[Git, Callable[[Path], bytes | None]]:
