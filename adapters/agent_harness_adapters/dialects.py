@@ -4,8 +4,6 @@ All of it is put on just before the wire, so that histories, digests and recordi
 lives in one transport; what another route or an earlier process heard is not sent to this one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,12 +52,10 @@ class Dialect:
         """Remember the thoughts in an answer, whose message will stand at `place` in the history. Only signed ones:
         the provider takes no others back."""
         fields: dict[str, Any] = {}
-        blocks = [one for said in heard for one in getattr(said, "thinking_blocks", None) or ()]
-        if signed := [block for block in blocks if block.get("signature") or block.get("data")]:
-            fields["thinking_blocks"] = signed
-        items = [one for said in heard for one in getattr(said, "reasoning_items", None) or ()]
-        if sealed := [item for item in items if item.get("encrypted_content")]:
-            fields["reasoning_items"] = sealed
+        for name, seals in (("thinking_blocks", ("signature", "data")), ("reasoning_items", ("encrypted_content",))):
+            parts = [one for said in heard for one in getattr(said, name, None) or ()]
+            if signed := [one for one in parts if any(map(one.get, seals))]:
+                fields[name] = signed
         texts = [getattr(said, "reasoning_content", None) for said in heard]
         if self._reasoning and any(texts):
             fields["reasoning_content"] = "".join(text for text in texts if text)

@@ -4,8 +4,6 @@ litellm is imported late: it takes seconds, and would fetch a price map over the
 its prices and its talk on stdout are switched off; deadlines, retries and prices are the harness's own.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -14,9 +12,11 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from agent_harness.errors import CredentialError, ModelFault, ModelFaultKind
 from agent_harness.types import NANO, Finish, Message, ModelRequest, Reply, ToolCall, Usage
@@ -93,8 +93,7 @@ class LitellmTransport:
         litellm, seen = _litellm(), watch()
         fault: ModelFault
         try:
-            switches = self._dialect.switches(request, litellm)
-            answer = litellm.completion(**self._arguments(request, key, timeout_s), **switches)
+            answer = litellm.completion(**self._arguments(request, key, timeout_s, litellm))
             heard = [found for choice in answer.choices or () if (found := getattr(choice, "message", None))]
             reply = _reply(answer, heard, request, self._model, seen)
             self._dialect.keep(len(request.messages), reply, heard)
@@ -117,46 +116,33 @@ class LitellmTransport:
             )
         return key
 
-    def _arguments(self, request: ModelRequest, key: str | None, timeout_s: float) -> dict[str, Any]:
-        out: dict[str, Any] = {
+    def _arguments(self, request: ModelRequest, key: str | None, timeout_s: float, litellm: Any) -> dict[str, Any]:
+        return {
             "model": self._model,
             "messages": self._dialect.said([_message(message) for message in request.messages]),
+            "tools": [{"type": "function", "function": asdict(tool)} for tool in request.tools] or None,
             "max_tokens": request.max_output_tokens,
             "timeout": timeout_s,
             "num_retries": 0,
             "max_retries": 0,
             "drop_params": True,
+            "base_url": self._base_url,
+            "api_key": key,
+            **self._dialect.switches(request, litellm),
         }
-        if request.tools:
-            out["tools"] = [
-                {
-                    "type": "function",
-                    "function": {"name": t.name, "description": t.description, "parameters": dict(t.parameters)},
-                }
-                for t in request.tools
-            ]
-        if self._base_url:
-            out["base_url"] = self._base_url
-        if key:
-            out["api_key"] = key
-        return out
 
     def _fault(self, failure: Failure, key: str | None) -> ModelFault:
         kind = classify(failure)
         names = {0: "no answer", 200: "an error in an answer with status 200"}
         where = names.get(failure.status, f"status {failure.status}")
         codes = f" ({self._tidy(', '.join(failure.codes), key)})" if failure.codes else ""
-        refused = kind is ModelFaultKind.AUTH
-        hint = _NEXT.get(
-            kind, "" if failure.status else "check the route's base_url, and that it can be reached from here"
-        )
-        return ModelFault(
-            kind,
-            f"the provider {'refused the key' if refused else 'gave no usable answer'}: {where}{codes}",
-            why="" if refused else self._tidy(failure.message, key),
-            next=f"check {self._key_name or 'the key'}" if refused else hint,
-            retry_after_s=retry_after(failure, time.time()),
-        )
+        again = retry_after(failure, time.time())
+        if kind is ModelFaultKind.AUTH:
+            what, hint = f"the provider refused the key: {where}{codes}", f"check {self._key_name or 'the key'}"
+            return ModelFault(kind, what, next=hint, retry_after_s=again)
+        what, why = f"the provider gave no usable answer: {where}{codes}", self._tidy(failure.message, key)
+        hint = "" if failure.status else "check the route's base_url, and that it can be reached from here"
+        return ModelFault(kind, what, why=why, next=_NEXT.get(kind, hint), retry_after_s=again)
 
     def _tidy(self, text: str, key: str | None) -> str:
         return clean(self._redact(text), (key or "",))
@@ -196,14 +182,9 @@ def _message(message: Message) -> dict[str, Any]:
     out: dict[str, Any] = {"role": message.role, "content": _text(message.content)}
     if message.tool_calls:
         out["content"] = out["content"] or None
-        out["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": _arguments_text(call.arguments)},
-            }
-            for call in message.tool_calls
-        ]
+        told = [{"name": call.name, "arguments": _arguments_text(call.arguments)} for call in message.tool_calls]
+        ids = (call.id for call in message.tool_calls)
+        out["tool_calls"] = [{"id": id, "type": "function", "function": one} for id, one in zip(ids, told, strict=True)]
     if message.tool_call_id:
         out["tool_call_id"] = message.tool_call_id
     return out
@@ -212,11 +193,9 @@ def _message(message: Message) -> dict[str, Any]:
 def _arguments_text(arguments: str) -> str:
     """A call's arguments for the way back. Several servers parse them again and fail on what is no JSON object, for
     every later call too; the model's own text is kept inside one then."""
-    try:
+    with suppress(ValueError):
         if isinstance(json.loads(arguments), dict):
             return _text(arguments)
-    except ValueError:
-        pass
     return json.dumps({"not_json": _text(arguments)})
 
 
@@ -297,9 +276,9 @@ def _billed(seen: Exchange) -> Usage | None:
     told = body.get("usage") or body.get("usageMetadata")
     given = SimpleNamespace(**told) if isinstance(told, Mapping) else None
     wrote = _whole(given, "cache_creation_input_tokens")
-    prompt = _whole(given, "prompt_tokens") or _whole(given, "promptTokenCount")
+    prompt = _whole(given, "prompt_tokens", "promptTokenCount")
     prompt = prompt or _whole(given, "input_tokens") + wrote + _whole(given, "cache_read_input_tokens")
-    output = _whole(given, "completion_tokens") or _whole(given, "output_tokens")
+    output = _whole(given, "completion_tokens", "output_tokens")
     output = output or _whole(given, "candidatesTokenCount") + _whole(given, "thoughtsTokenCount")
     return Usage(prompt, output, cache_write=wrote) if prompt else None
 
@@ -312,16 +291,14 @@ def _written(said: Any) -> int:
     return sum(len(str(text).encode("utf-8", "replace")) for text in texts if text)
 
 
-def _whole(holder: Any, name: str) -> int:
-    """A count; 0 where it is none, or none that can be true."""
-    value = getattr(holder, name, None)
-    return value if isinstance(value, int) and 0 < value <= _MOST_TOKENS and value is not True else 0
+def _whole(holder: Any, *names: str) -> int:
+    """The first of these that is a count; 0 where none is, or none that can be true."""
+    values = (getattr(holder, name, None) for name in names)
+    return next((one for one in values if isinstance(one, int) and 0 < one <= _MOST_TOKENS and one is not True), 0)
 
 
 def _reported(cost: Any) -> int | None:
     """The provider's own figure in nano-dollars, rounded up; None where it gives none that can be one."""
-    if isinstance(cost, bool) or not isinstance(cost, int | float | str):
-        return None
     try:
         exact = Decimal(str(cost))
         fits = 0 <= exact <= _MOST_USD  # before it is made a whole number, which may have a million digits
@@ -349,16 +326,13 @@ def _failure(error: Exception, seen: Exchange) -> Failure:
 
 
 def _told(seen: Exchange) -> Mapping[str, Any]:
-    """The error object of the answer, none where it has the shape of a success."""
+    """The error object of the answer, which some send inside another, or as a text; none where it has the shape of a
+    success."""
     body = seen.json()
-    return _inner(body) if seen.status >= _ERRORS or body.get("error") else {}
-
-
-def _inner(body: object) -> Mapping[str, Any]:
-    """The error object of a body, which some send inside another, or as a text."""
-    found = cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
-    inner = found.get("error") or found.get("detail")
-    return inner if isinstance(inner, Mapping) else {"message": inner} if isinstance(inner, str) else found
+    if seen.status < _ERRORS and not body.get("error"):
+        return {}
+    inner = body.get("error") or body.get("detail")
+    return inner if isinstance(inner, Mapping) else {"message": inner} if isinstance(inner, str) else body
 
 
 def _words(body: Mapping[str, Any]) -> str:

@@ -4,8 +4,6 @@ The contract is that of its `DockerEnvironment` 2.4: results, variables, folder,
 that submits. What differs is what a sandbox of ours does: nothing outlives its command, and output beyond 16 MiB is
 cut in its middle, with a line that says so."""
 
-from __future__ import annotations
-
 import logging
 import os
 import platform

@@ -1,18 +1,16 @@
-"""The bounded loop is mini-swe-agent's `DefaultAgent`, driven through two small objects of ours.
+"""The bounded loop is mini-swe-agent's `DefaultAgent`, driven through one small object of ours.
 
-Its model object asks our host; its environment object carries a turn out. Its own step, cost and time limits are
-off (ours are hard and sit in the budget), its bound on malformed replies in a row is on. Its message dicts stay in
-this file: ours ride inside them and come out as they went in.
+As its model it asks our host; as its environment it carries a turn out. Its own step, cost and time limits are off
+(ours are hard and sit in the budget), its bound on malformed replies in a row is on. Its message dicts stay in this
+file: ours ride inside them and come out as they went in.
 """
-
-from __future__ import annotations
 
 import os
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from agent_harness.ports import LoopHost, Turn
@@ -38,10 +36,10 @@ class MiniSweLoop:
             def save(self, path: object, *extra_dicts: object) -> dict[str, Any]:  # noqa: ARG002 - its signature
                 return {}
 
-        environment = _Environment(host, submitted)
+        bridge = _Bridge(tuple(opening), host, format_error, submitted)
         Agent(
-            _Model(tuple(opening), host, format_error),
-            environment,
+            bridge,
+            bridge,
             system_template="",
             instance_template="",
             step_limit=0,
@@ -49,14 +47,18 @@ class MiniSweLoop:
             wall_time_limit_seconds=0,
             max_consecutive_format_errors=max_malformed,
         ).run()
-        return environment.over
+        return bridge.over
 
 
-class _Model:
-    """What DefaultAgent takes for a model: one question to the host."""
+class _Bridge:
+    """What DefaultAgent takes for a model, each question to which is one to the host, and for an environment, which
+    carries out one turn and raises Submitted when the run is over."""
 
-    def __init__(self, opening: tuple[Message, ...], host: LoopHost, format_error: type[Exception]) -> None:
-        self._opening, self._host, self._format_error = opening, host, format_error
+    def __init__(
+        self, opening: tuple[Message, ...], host: LoopHost, format_error: type[Exception], submitted: type[Exception]
+    ) -> None:
+        self._opening, self._host, self._format_error, self._submitted = opening, host, format_error, submitted
+        self.over = False
 
     def query(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         history = (*self._opening, *(m["extra"]["message"] for m in messages[_OPENING:]))
@@ -67,34 +69,18 @@ class _Model:
         asked["extra"]["actions"] = [turn]  # one action: the host carries out a whole turn, in order
         return asked
 
-    def format_message(self, **fields: Any) -> dict[str, Any]:
-        return fields
-
-    def format_observation_messages(
-        self,
-        message: dict[str, Any],  # noqa: ARG002 - the vendor's signature
-        outputs: list[dict[str, Any]],
-        template_vars: Mapping[str, Any] | None = None,  # noqa: ARG002
-    ) -> list[dict[str, Any]]:
-        return [shown for output in outputs for shown in output["results"]]
-
-    def get_template_vars(self) -> dict[str, Any]:
-        return {}
-
-
-class _Environment:
-    """What DefaultAgent takes for an environment: carries out one turn and raises Submitted when the run is over."""
-
-    def __init__(self, host: LoopHost, submitted: type[Exception]) -> None:
-        self._host, self._submitted = host, submitted
-        self.over = False
-
     def execute(self, turn: Turn) -> dict[str, Any]:
         results, self.over = self._host.act(turn)
         shown = [_wrap(result) for result in results]
         if self.over:
             raise self._submitted(*shown, _EXIT)
         return {"results": shown}
+
+    def format_message(self, **fields: Any) -> dict[str, Any]:
+        return fields
+
+    def format_observation_messages(self, _: object, outputs: list[dict[str, Any]], __: object) -> list[dict[str, Any]]:
+        return [shown for output in outputs for shown in output["results"]]
 
     def get_template_vars(self) -> dict[str, Any]:
         return {}
@@ -106,33 +92,24 @@ def _wrap(message: Message) -> dict[str, Any]:
 
 def _vendor() -> tuple[Any, Any, Any]:
     """DefaultAgent, FormatError and Submitted. Imported with an empty private folder as its configuration."""
-    with _IMPORTING:
-        if "minisweagent.agents.default" in sys.modules:
-            return _names()
-        with (
-            tempfile.TemporaryDirectory(prefix="agent-harness-mini-") as empty,
-            _variables({"MSWEA_SILENT_STARTUP": "1", "MSWEA_GLOBAL_CONFIG_DIR": empty}),
-        ):
-            return _names()
+    with _IMPORTING, ExitStack() as around:
+        if "minisweagent.agents.default" not in sys.modules:
+            empty = around.enter_context(tempfile.TemporaryDirectory(prefix="agent-harness-mini-"))
+            around.enter_context(_variables({"MSWEA_SILENT_STARTUP": "1", "MSWEA_GLOBAL_CONFIG_DIR": empty}))
+        from minisweagent.agents.default import DefaultAgent
+        from minisweagent.exceptions import FormatError, Submitted
 
-
-def _names() -> tuple[Any, Any, Any]:
-    from minisweagent.agents.default import DefaultAgent
-    from minisweagent.exceptions import FormatError, Submitted
-
-    return DefaultAgent, FormatError, Submitted
+        return DefaultAgent, FormatError, Submitted
 
 
 @contextmanager
 def _variables(values: Mapping[str, str]) -> Iterator[None]:
     """Set variables for a moment, and put back exactly what was there."""
-    before = {name: os.environ.get(name) for name in values}
+    before = {name: os.environ[name] for name in values if name in os.environ}
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in values:
+            os.environ.pop(name, None)
+        os.environ.update(before)

@@ -4,8 +4,6 @@ Providers disguise: a spent quota comes as 429, an overflowing context as 400, a
 the words are looked at before the status. Pure: no vendor, no I/O.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,35 +49,20 @@ _SPENT = (
     r"current quota|insufficient (quota|credit|balance|fund)|credit balance|billing|payment required|top up"
     r"|(spend|spending|budget|usage|weekly|monthly|daily) (limit|cap)|out of credits"
 )
+_KEY = r"api.?key (is )?(not valid|invalid|missing|expired)|(invalid|incorrect) (api.?)?key"
+_UNSAFE = r"content (management|filter|polic)|safety system|usage polic|prohibited content|moderation"
 _WORDS: tuple[tuple[ModelFaultKind, tuple[int, ...], str], ...] = (
     (_CONTEXT, (0, 200, 400, 413, 422, 500), _TOO_LONG),
     (_CONTEXT, (429,), r"request too large for"),
     (_RETRY, (200, 429), r"per.?minute|per.?second|retrydelay|try again in \d|requests per|tokens per min"),
     (_CAP, (200, 400, 402, 403, 429), _SPENT),
-    (
-        _AUTH,
-        (200, 400, 401, 403),
-        r"api.?key (is )?(not valid|invalid|missing|expired)|(invalid|incorrect) (api.?)?key",
-    ),
-    (
-        _FILTERED,
-        (200, 400, 403, 422),
-        r"content (management|filter|polic)|safety system|usage polic|prohibited content|moderation",
-    ),
+    (_AUTH, (200, 400, 401, 403), _KEY),
+    (_FILTERED, (200, 400, 403, 422), _UNSAFE),
     (_RETRY, (200, 400, 403, 404, 500), r"overloaded|temporarily unavailable|model is (currently )?loading"),
 )
 """Words that decide, and the statuses for which they do."""
 
-_STATUSES: Mapping[int, ModelFaultKind] = {
-    401: _AUTH,
-    402: _CAP,
-    403: _AUTH,
-    408: _RETRY,
-    409: _RETRY,
-    413: _CONTEXT,
-    425: _RETRY,
-    429: _RETRY,
-}
+_STATUSES = {401: _AUTH, 402: _CAP, 403: _AUTH, 413: _CONTEXT, **dict.fromkeys((408, 409, 425, 429), _RETRY)}
 
 LONGEST_S = 86_400.0
 _BY_CODE = {code: kind for kind, codes in CODES for code in codes.split()}

@@ -5,8 +5,6 @@ timeout starts anew with every byte; and its errors often hide what the server r
 followed, the answer as a whole has a deadline and a greatest size, and `watch` gives the caller the facts.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time
