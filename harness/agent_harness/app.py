@@ -1,7 +1,5 @@
 """The only wiring: names become implementations here, through entry points, and nowhere else."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import threading
@@ -58,17 +56,20 @@ def plugin(group: str, name: str) -> Any:
 
 
 class App:
-    """Everything opened: store, log, queue, repository; sandboxes and models when first needed."""
+    """A project's state, opened: store, log, queue, repository; sandboxes and models when first needed. `transport`
+    answers in the place of every route. Raises ConfigError, StoreFault."""
 
     def __init__(
         self,
         config: Config,
         root: Path,
         *,
-        record: Path | None,
-        replay: Path | None,
+        record: Path | None = None,
+        replay: Path | None = None,
         transport: Callable[[Route], Transport] | None = None,
     ) -> None:
+        if record and replay:
+            raise UsageError("--record and --replay exclude each other", next="choose one")
         self.config, self.root = config, root
         self.source = config.source(root)
         self.clock = SystemClock()
@@ -76,10 +77,8 @@ class App:
         self.redact = Redactor(known_secrets(config))
         self.store = Store.open(config.database(root))
         self.audit = AuditLog(self.store, self.clock, self.redact)
-        queue = config.queue
-        self.queue = Queue(
-            self.store, self.audit, self.clock, max_failures=queue.max_failures, max_losses=queue.max_losses
-        )
+        bounds = config.queue.model_dump(include={"max_failures", "max_losses"})
+        self.queue = Queue(self.store, self.audit, self.clock, **bounds)
         answers = ReplayTransport(replay) if replay else None
         self._answers = (lambda _: answers) if answers else transport
         """What answers without a provider, None where the routes are asked."""
@@ -88,21 +87,6 @@ class App:
         self._prices = PriceTable.load()
         self._patience = Patience(parking=Parking(self.clock))  # what refused one item is not asked for the next
         self.spending = Spending(self.store, self.clock, config.budget, paid=self._answers is None)
-
-    @classmethod
-    def open(
-        cls,
-        config: Config,
-        root: Path,
-        *,
-        record: Path | None = None,
-        replay: Path | None = None,
-        transport: Callable[[Route], Transport] | None = None,
-    ) -> Self:
-        """Open a project's state. `transport` answers in the place of every route. Raises ConfigError, StoreFault."""
-        if record and replay:
-            raise UsageError("--record and --replay exclude each other", next="choose one")
-        return cls(config, root, record=record, replay=replay, transport=transport)
 
     def __enter__(self) -> Self:
         return self
@@ -150,9 +134,7 @@ class App:
             logger().info("took back items of dead workers", items=back)
         if (self.queue.get(item).state if item else ItemState.READY) is not ItemState.READY or not self._waiting():
             raise self._nothing(item)
-        self._ready(self._roles([self.queue.get(item)] if item else self.queue.items([ItemState.READY])))
-        self.spending.need_room()
-        self._clear_up()
+        self._set_out(self._roles([self.queue.get(item)] if item else self.queue.items([ItemState.READY])))
         reports: list[RunReport] = []
         while not cancelled.is_set():
             claim = self.queue.claim(this_worker(), new_run(), item=item, ttl_s=self.config.queue.claim_ttl_s)
@@ -166,8 +148,10 @@ class App:
             raise self._nothing(item)
         return reports
 
-    def _clear_up(self) -> None:
-        """Remove what dead workers left: containers and checkouts."""
+    def _set_out(self, roles: Sequence[str]) -> None:
+        """Make sure that these roles can run, and remove what dead workers left: containers and checkouts."""
+        self._ready(roles)
+        self.spending.need_room()
         if gone := self.engine.reap():
             logger().info("removed containers of dead workers", containers=gone)
         if calls := self.spending.recover():
@@ -319,17 +303,13 @@ class App:
     def review(self, ask: Ask, listen: Callable[[Event], None], cancelled: threading.Event) -> ReviewReport:
         """Judge a change, with no queue."""
         self.audit.subscribe(listen)
-        self._ready(("reviewer",))
-        self.spending.need_room()
-        self._clear_up()
+        self._set_out(("reviewer",))
         return judge(self._parts(), ask, new_run, cancelled)
 
     def ask(self, question: Question, listen: Callable[[Event], None], cancelled: threading.Event) -> Asked:
         """Have a read-only role answer a question, with no queue."""
         self.audit.subscribe(listen)
-        self._ready((question.role,))
-        self.spending.need_room()
-        self._clear_up()
+        self._set_out((question.role,))
         return ask(self._parts(), Work(new_run()), question, cancelled)
 
     def plan_review(self, ask: Ask) -> ReviewPlan:

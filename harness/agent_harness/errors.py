@@ -19,8 +19,6 @@ HarnessError                 3   one clear line: what, where, why, what to do ne
 └── Cancelled              130   a person or a signal ended it; state is saved
 """
 
-from __future__ import annotations
-
 from enum import IntEnum, StrEnum
 
 from agent_harness.types import Usage

@@ -3,8 +3,6 @@
 `AGENT_HARNESS_LOG` sets the level (`debug`, `info`, `warning` by default, `error`); off a terminal it is JSON lines.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """What a run is made of, and what it is for. `app` fills it in; pipeline and reviewing work with it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -72,14 +70,7 @@ class Parts:
         history = history_chars(ways, PriceTable.load())
         screen = Guard(Policy(self.config.guard.rules, self.config.guard.allow)).refusal
         return lambda sandbox: Environment(
-            sandbox,
-            model,
-            recorder,
-            self.clock,
-            self.redact,
-            protocol=protocol,
-            screen=screen,
-            history_chars=history,
+            sandbox, model, recorder, self.clock, self.redact, protocol=protocol, screen=screen, history_chars=history
         )
 
     def reviewer(

@@ -6,8 +6,6 @@ roles, sandbox and adapters implement these and import nothing else of the core 
 # pyright: reportReturnType=false
 # (a Protocol's methods have a docstring for a body)
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +18,6 @@ from agent_harness.types import (
     CommandResult,
     Event,
     ImagePlan,
-    Limits,
     Message,
     ModelRequest,
     Reply,
@@ -237,10 +234,3 @@ class RoleRunner(Protocol):
         self, role: Role, task: Task, environment: Environment, termination: Termination, budget: Budget
     ) -> RoleResult:
         """One bounded run. Always returns a result; raises only AuditError and programming errors."""
-
-
-class BudgetMaker(Protocol):
-    """Makes the budget of a role run below an item's."""
-
-    def child(self, scope: str, limits: Limits) -> Budget:
-        """A budget inside this one."""

@@ -5,8 +5,6 @@ looks like either misses some or destroys records. Give the redactor whole texts
 secret is not recognised.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

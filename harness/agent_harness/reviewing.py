@@ -1,7 +1,5 @@
 """A review without a queue: one change, the read-only reviewer, a report."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import replace

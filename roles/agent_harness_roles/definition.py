@@ -1,7 +1,5 @@
 """A role as its folder defines it: role.toml, system.md, task.md, schema.json, validator.py."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Callable, Mapping

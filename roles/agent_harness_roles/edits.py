@@ -1,7 +1,5 @@
 """Edits of a file as bytes: exact, all or none, and never at a place that is not a single place."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 _SHOWN = 5

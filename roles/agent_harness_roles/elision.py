@@ -5,8 +5,6 @@ that follows it, once. What is sent is a function of the history alone: between 
 steps where the recording did. The task, the model's own words, results of edits and refusals are never touched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agent_harness.types import Message

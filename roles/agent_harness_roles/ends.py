@@ -1,7 +1,5 @@
 """Which end of a role run a fault means."""
 
-from __future__ import annotations
-
 from agent_harness import errors
 from agent_harness.errors import HarnessError, ModelFaultKind
 from agent_harness.types import Ended

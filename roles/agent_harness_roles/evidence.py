@@ -1,7 +1,5 @@
 """What a role run really did: its validator judges a submission by it, never by what the model says it did."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

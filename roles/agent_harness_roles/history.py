@@ -1,7 +1,5 @@
 """The conversation's own rules, held before each call: a history that breaks one poisons every later request."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agent_harness.types import Message

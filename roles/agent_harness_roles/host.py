@@ -1,7 +1,5 @@
 """One role run's side of the loop: asks the model, carries out its calls, and knows why the run ended."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

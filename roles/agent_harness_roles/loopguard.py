@@ -1,7 +1,5 @@
 """Notices a run that goes round in circles."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

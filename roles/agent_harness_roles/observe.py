@@ -1,7 +1,5 @@
 """What a model gets to see of a command: decoded, clean, without secrets, and cut only where it says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Prompt and parser come from the same table: each tool's fence is its name, and a
 (`RAW`) takes the block as that text; every other block is JSON.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Reads a provider's reply: the calls to carry out, or what is wrong with it, as messages the model gets back."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

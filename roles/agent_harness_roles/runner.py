@@ -1,7 +1,5 @@
 """One runner for every role: a folder, a loop, and exactly one end."""
 
-from __future__ import annotations
-
 import difflib
 import uuid
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The tools a role may use: how a model is told of them, and whether its arguments are what was asked for."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Mapping

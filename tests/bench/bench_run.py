@@ -52,7 +52,7 @@ def one(steps: Steps) -> float:
     with tempfile.TemporaryDirectory() as folder:
         root = demo.make_repository(Path(folder) / "bill")
         loaded = load(root, env={})
-        with App.open(loaded.config, loaded.root, replay=demo.RECORDING) as app:
+        with App(loaded.config, loaded.root, replay=demo.RECORDING) as app:
             item, _ = app.queue.add(demo.ITEM)
             (report,) = app.run(item.id, False, steps, threading.Event())
         if report.exit:

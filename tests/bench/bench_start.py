@@ -77,7 +77,7 @@ def start(*, replay: bool) -> Split:
         settings, route = root / "harness.toml", f'model = "openai/coder"\nbase_url = "{server.base_url}"'
         settings.write_text(settings.read_text().replace('model = "recorded/demo"', route))
         loaded = load(root, env={})
-        with App.open(loaded.config, loaded.root) as app:
+        with App(loaded.config, loaded.root) as app:
             item, _ = app.queue.add(demo.ITEM)
         words = ["--replay", str(demo.RECORDING)] if replay else []
         command = [sys.executable, "-m", "agent_harness.cli.main", "run", "--item", item.id, *words]
@@ -85,7 +85,7 @@ def start(*, replay: bool) -> Split:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         if not replay and not server.requests:
             sys.exit(f"no request came: {done.stderr}")
-        with App.open(loaded.config, loaded.root) as app:
+        with App(loaded.config, loaded.root) as app:
             events = app.audit.events(item=item.id)
         first = None if replay else server.requests[0].at - began
         return split(events, began_ms, first)

@@ -51,7 +51,7 @@ class Desk:
     @contextmanager
     def app(self, **options) -> Iterator[App]:
         loaded = load(self.folder)
-        with App.open(loaded.config, loaded.root, **options) as app:
+        with App(loaded.config, loaded.root, **options) as app:
             yield app
 
     def run(self, app: App, item: str | None = None, *, cancelled: threading.Event | None = None) -> RunReport:

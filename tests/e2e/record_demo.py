@@ -33,7 +33,7 @@ def main() -> int:
         (root / demo.SETTINGS).write_text(head)
         loaded = load(root, env={})
         fresh = Path(folder) / "recording.jsonl"
-        with App.open(loaded.config, loaded.root, record=fresh) as app:
+        with App(loaded.config, loaded.root, record=fresh) as app:
             item, _ = app.queue.add(demo.ITEM)
             (report,) = app.run(item.id, False, lambda event: None, threading.Event())
         print(report.outcome, report.reason)

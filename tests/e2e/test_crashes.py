@@ -27,7 +27,7 @@ def listen(event):
     if event.kind == sys.argv[2]:
         os.kill(os.getpid(), signal.SIGKILL)
 loaded = load(Path(sys.argv[1]))
-with App.open(loaded.config, loaded.root) as app:
+with App(loaded.config, loaded.root) as app:
     app.run(None, False, listen, threading.Event())
 """
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from agent_harness.app import App
 from agent_harness.config import load
 loaded = load(Path(sys.argv[1]))
-with App.open(loaded.config, loaded.root, replay=Path(sys.argv[2])) as app:
+with App(loaded.config, loaded.root, replay=Path(sys.argv[2])) as app:
     report, = app.run(sys.argv[3], False, lambda event: None, threading.Event())
 print(report.outcome, report.receipt["mode"], report.receipt["totals"]["nanousd"], "litellm" in sys.modules)
 """

@@ -257,7 +257,7 @@ def test_every_attack_of_the_read_only_suite_is_closed_from_inside_a_review(tmp_
         # what a harness reads out of a tree (of this one it reads nothing); NULs, which no model is shown
         return not probe.reads and "\0" not in probe.says and "\\0" not in probe.says
 
-    with App.open(loaded.config, loaded.root, transport=lambda _: talk) as app, ThreadPoolExecutor(1) as pool:
+    with App(loaded.config, loaded.root, transport=lambda _: talk) as app, ThreadPoolExecutor(1) as pool:
 
         def listen(event: Event) -> None:
             if event.kind == "command.ended":

@@ -197,7 +197,7 @@ def _app(row: Row, folder: Path, talk: Talk | None) -> Outcome:
     state = folder.parent / "state"
     loaded = load(folder, sets=[f"state.dir={state}"])
     events = talk.events if talk else []
-    with App.open(loaded.config, loaded.root, transport=(lambda _: talk) if talk else None) as app:
+    with App(loaded.config, loaded.root, transport=(lambda _: talk) if talk else None) as app:
         ask = Ask(**{"base": "main", "head": "change", **row.ask})
         try:
             report = app.review(ask, events.append, threading.Event())

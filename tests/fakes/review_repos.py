@@ -84,7 +84,7 @@ network = "full"
 def remembered_pass(folder: Path) -> None:
     """The head brings the state folder of a review that passed it."""
     loaded = load(folder)
-    with App.open(loaded.config, loaded.root, transport=lambda _: Talk([LOOK, PASS, told()], folder)) as app:
+    with App(loaded.config, loaded.root, transport=lambda _: Talk([LOOK, PASS, told()], folder)) as app:
         assert app.review(Ask("main", "change"), lambda _: None, threading.Event()).verdict == "pass"
     shutil.rmtree(folder / ".harness" / "trees", ignore_errors=True)
     (folder / ".harness" / ".gitignore").unlink()

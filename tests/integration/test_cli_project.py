@@ -167,7 +167,7 @@ def test_an_item_waits_for_what_it_depends_on(checked):
 def record(tmp_path):
     """A run in the log, as a worker would leave it: two roles, one failed call, one without a price, one dangling."""
     loaded = load(tmp_path / "a työ", env={})
-    with App.open(loaded.config, loaded.root) as app:
+    with App(loaded.config, loaded.root) as app:
         log = app.audit.recorder("fix", "r1")
         log.event(
             Kind.RUN_STARTED,
@@ -221,7 +221,7 @@ def test_a_log_that_was_changed_ends_with_7(checked, tmp_path):
 def test_stats_count_what_the_story_did_to_verdicts(checked, tmp_path):
     said = {"blind": "pass", "told": "fail", "altered": True, "unsupported": 2, "remembered": False, "findings": 1}
     loaded = load(tmp_path / "a työ", env={})
-    with App.open(loaded.config, loaded.root) as app:
+    with App(loaded.config, loaded.root) as app:
         log = app.audit.recorder("", "r1")
         log.event(Kind.REVIEW_JUDGED, {"verdict": "fail", "proofs": {"verified": 1}, **said})
         log.event(Kind.REVIEW_JUDGED, {"verdict": "fail", "proofs": {"verified": 1}, **said, "remembered": True})

@@ -25,7 +25,7 @@ def reviews(
             root = Path(folder) / "repository"
             base, head = case.lay(root)
             told = f"{case.title}\n\n{case.story}" if case.story else ""
-            with App.open(placed(config, root), root, transport=recorded(case, style)) as app:
+            with App(placed(config, root), root, transport=recorded(case, style)) as app:
                 for number in range(repeat):
                     if cancelled.is_set():
                         return

@@ -21,7 +21,7 @@ def demo(*, as_json: Json = False) -> int:
     say(f"a repository with a bug is in {root}")
     say("the model's answers are recorded: no model is asked, no key is needed, nothing is paid. All else is real.")
     loaded = load(root, env={})
-    with App.open(loaded.config, loaded.root, replay=embedded.RECORDING) as app:
+    with App(loaded.config, loaded.root, replay=embedded.RECORDING) as app:
         item, _ = app.queue.add(embedded.ITEM)
         say(f"queued {item.id}: {item.title}")
         reports = work(app, item.id, until_empty=False)

@@ -89,7 +89,7 @@ def opened(
 
     loaded = configured(sets, db)
     need_repository(loaded.config.source(loaded.root))
-    with App.open(loaded.config, loaded.root, record=record, replay=replay) as app:
+    with App(loaded.config, loaded.root, record=record, replay=replay) as app:
         yield app
 
 

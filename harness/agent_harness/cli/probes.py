@@ -113,7 +113,7 @@ def sandbox(loaded: Loaded, *, fix: bool) -> list[Finding]:
         except UsageError:
             root = Path(nowhere)
         try:
-            with App.open(loaded.config, root) as app:
+            with App(loaded.config, root) as app:
                 return app.doctor(fix)
         except HarnessError as error:
             return [failed("sandbox", error)]

@@ -4,8 +4,6 @@ A token of a byte-level vocabulary covers at least one byte, so bytes are a boun
 of a conversation the provider's own count of all that came before is known, and only what is new is bounded by bytes.
 """
 
-from __future__ import annotations
-
 from agent_harness.models.routes import Route
 from agent_harness.types import Message, ModelRequest, Reply, canonical
 

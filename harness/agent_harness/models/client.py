@@ -5,8 +5,6 @@ owner of retries. Around each attempt: the worst case is reserved, the intent is
 under a deadline of our own, the cost is charged, the answer is recorded.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable, Sequence

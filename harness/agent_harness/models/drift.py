@@ -6,8 +6,6 @@ bytes of an output are not shown (the width of a duration is among them). Nothin
 name or message is a difference.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import zip_longest
 

@@ -6,8 +6,6 @@ a line, under a file lock, so several transports, threads and processes may reco
 recorded side by side may be replayed one after the other.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

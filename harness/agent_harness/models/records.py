@@ -1,7 +1,5 @@
 """What the log says of a model call: the intent before it, the answer or the fault after it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any

@@ -1,21 +1,16 @@
 """Routes: the ways to a model, and which of them are parked."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Self
 
+from agent_harness.config import RouteSettings
 from agent_harness.errors import ConfigError, HarnessError, ModelFault, ModelFaultKind
 from agent_harness.models.pricing import Price, PriceTable
 from agent_harness.ports import Clock
-
-if TYPE_CHECKING:
-    from agent_harness.config import RouteSettings
-
 
 _CHARS = 4
 
@@ -35,7 +30,7 @@ class Route:
     allow_unpriced: bool = False
 
     @classmethod
-    def configured(cls, name: str, settings: RouteSettings) -> Route:
+    def configured(cls, name: str, settings: RouteSettings) -> Self:
         """A route as the configuration has it."""
         same = settings.model_dump(exclude={"price", "protocol"})
         usd = settings.price
@@ -62,7 +57,7 @@ class Rate:
     source: str
 
     @classmethod
-    def of(cls, route: Route, table: PriceTable) -> Rate:
+    def of(cls, route: Route, table: PriceTable) -> Self:
         """The route's own price, else the table's for the provider's own endpoint.
 
         Raises ConfigError where neither knows it and the route does not allow that."""

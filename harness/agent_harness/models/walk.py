@@ -1,7 +1,5 @@
 """One walk over a chain of routes: what each said, who may be asked again and when, and who speaks at the end."""
 
-from __future__ import annotations
-
 from agent_harness.errors import CredentialError, HarnessError, ModelFault, ModelFaultKind
 from agent_harness.models.routes import Route, kind_of
 from agent_harness.ports import Clock
