@@ -20,6 +20,7 @@ class End:
     answer: str = ""
 
 
+_LIMIT = (Settlement.EXHAUSTED, Exit.LIMIT, "incomplete")
 _STOPPED = {
     Ended.CANCELLED: (Settlement.DEFERRED, Exit.INTERRUPTED, "interrupted"),
     Ended.CREDENTIALS: (Settlement.DEFERRED, Exit.CREDENTIALS, "inconclusive"),
@@ -43,8 +44,9 @@ def of_role_run(result: RoleResult, candidate: Candidate | None, *, stopped: boo
         if candidate is not None and candidate.empty:
             return End(Settlement.FAILED, Exit.FAILED, "no_change", "it was submitted without any change")
         return None
-    other = (Settlement.EXHAUSTED, Exit.LIMIT) if result.ended.is_limit else (Settlement.FAILED, Exit.FAILED)
-    return End(*_STOPPED.get(Ended.CANCELLED if stopped else result.ended, (*other, "incomplete")), why + kept)
+    other = _LIMIT if result.ended.is_limit else (Settlement.FAILED, Exit.FAILED, "incomplete")
+    settlement, exit_, outcome = _STOPPED.get(Ended.CANCELLED if stopped else result.ended, other)
+    return End(settlement, exit_, outcome, why + kept)
 
 
 def of_gate(last: GateResult) -> End | None:

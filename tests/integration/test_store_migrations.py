@@ -34,9 +34,9 @@ def upgrade():
 @pytest.fixture
 def next_history(tmp_path):
     folder = tmp_path / "next 100% new"
-    shutil.copytree(migrate.HISTORY.folder, folder)
+    shutil.copytree(migrate.HISTORY, folder)
     (folder / "versions" / "9999_colour.py").write_text(SECOND)
-    return migrate.History(folder)
+    return folder
 
 
 def schema(path: Path) -> set[tuple[str, str]]:
@@ -64,7 +64,9 @@ def test_a_fresh_schema_equals_the_first_one_upgraded(tmp_path):
     for table in ("audit_head", "alembic_version"):
         query = f"SELECT * FROM {table}"
         assert rows(tmp_path / "fresh.db", query) == rows(tmp_path / "grown.db", query)
-    assert rows(tmp_path / "fresh.db", "SELECT version_num FROM alembic_version") == [(migrate.HISTORY.revisions[-1],)]
+    assert rows(tmp_path / "fresh.db", "SELECT version_num FROM alembic_version") == [
+        (migrate.revisions(migrate.HISTORY)[-1],)
+    ]
 
 
 def test_an_upgrade_keeps_the_work_and_a_copy_of_it(tmp_path, next_history):
@@ -111,7 +113,7 @@ def test_a_failed_upgrade_leaves_the_old_state(tmp_path, next_history):
     url = f"sqlite:///{tmp_path / 'store.db'}"
     Store.open(url).close()
     before = schema(tmp_path / "store.db")
-    broken = next_history.folder / "versions" / "9999_colour.py"
+    broken = next_history / "versions" / "9999_colour.py"
     broken.write_text(SECOND + "    op.execute('SELECT nonsense FROM nowhere')\n")
     with pytest.raises(StoreFault, match="nowhere"):
         Store.open(url, history=next_history)

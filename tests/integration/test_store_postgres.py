@@ -118,7 +118,7 @@ def test_a_lock_that_is_not_given_back_is_a_fault_in_time(url):
 
 def test_the_history_is_the_same_and_an_upgrade_is_asked_for(url, tmp_path):
     folder = tmp_path / "next"
-    shutil.copytree(migrate.HISTORY.folder, folder)
+    shutil.copytree(migrate.HISTORY, folder)
     (folder / "versions" / "9999_x.py").write_text(
         "from alembic import op\nrevision = '9999'\ndown_revision = '0001'\n"
         "def upgrade():\n    op.execute('ALTER TABLE item ADD colour text')\n"
@@ -134,7 +134,7 @@ def test_the_history_is_the_same_and_an_upgrade_is_asked_for(url, tmp_path):
     with store.read() as tx:
         assert _schema(tx) == fresh
     store.close()
-    newer = migrate.History(folder)
+    newer = folder
     with pytest.raises(StoreFault, match="older schema"):
         Store.open(url, history=newer)
     Store.open(url, history=newer, upgrade=True).close()

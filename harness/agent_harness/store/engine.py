@@ -39,7 +39,7 @@ class Store:
         self._here = threading.local()
 
     @classmethod
-    def open(cls, url: str, *, upgrade: bool | None = None, history: migrate.History = migrate.HISTORY) -> Self:
+    def open(cls, url: str, *, upgrade: bool | None = None, history: Path = migrate.HISTORY) -> Self:
         """Open `sqlite:///path` or `postgresql+psycopg://...`; an empty database is laid out.
 
         `upgrade` says whether an older one is upgraded; None means SQLite yes (after a backup), PostgreSQL no, as
@@ -121,7 +121,7 @@ class Store:
                 )
             yield
 
-    def _bring_up(self, history: migrate.History, *, upgrade: bool) -> None:
+    def _bring_up(self, history: Path, *, upgrade: bool) -> None:
         with self.read() as tx:
             journal = tx.execute(text("PRAGMA journal_mode")).scalar_one() if self._path else "wal"
             if journal == "wal" and not migrate.pending(tx, history, self._where):
@@ -140,7 +140,7 @@ class Store:
         if pending:
             self._upgrade(history)
 
-    def _upgrade(self, history: migrate.History) -> None:
+    def _upgrade(self, history: Path) -> None:
         with self._turn(WAIT_S), store_faults(self._where):
             if self._path:
                 migrate.back_up(self._engine, self._path)

@@ -7,7 +7,6 @@ second and so happens only then.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, select, text
@@ -15,20 +14,13 @@ from sqlalchemy import Connection, Engine, inspect, select, text
 from agent_harness.errors import StoreFault
 from agent_harness.store.tables import AUDIT_HEAD, EVENT, ITEM, METADATA, VERSION
 
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """A folder of migrations. A revision's file is `versions/<revision>_<words>.py`; revisions sort by name."""
-
-    folder: Path
-
-    @property
-    def revisions(self) -> list[str]:
-        """All known revisions, oldest first."""
-        return sorted(path.name.partition("_")[0] for path in (self.folder / "versions").glob("[0-9]*_*.py"))
+HISTORY = Path(__file__).parent / "migrations"
 
 
-HISTORY = History(Path(__file__).parent / "migrations")
+def revisions(history: Path) -> list[str]:
+    """All revisions that a folder of migrations has, oldest first. One's file is `versions/<revision>_<words>.py`, and
+    they sort by name."""
+    return sorted(path.name.partition("_")[0] for path in (history / "versions").glob("[0-9]*_*.py"))
 
 
 def revision(tx: Connection) -> str | None:
@@ -38,9 +30,9 @@ def revision(tx: Connection) -> str | None:
     return tx.execute(select(VERSION.c.version_num)).scalar_one_or_none()
 
 
-def pending(tx: Connection, history: History, where: str) -> bool:
+def pending(tx: Connection, history: Path, where: str) -> bool:
     """Whether the database must be laid out or upgraded. Raises StoreFault for one that is not ours to touch."""
-    current = revision(tx)
+    current, known = revision(tx), revisions(history)
     if current is None:
         strangers = inspect(tx).get_table_names()
         if strangers:
@@ -50,29 +42,29 @@ def pending(tx: Connection, history: History, where: str) -> bool:
                 next="name another database with --db",
             )
         return True
-    if current not in history.revisions:
+    if current not in known:
         raise StoreFault(
             f"{where} was written by a newer agent-harness",
-            why=f"it has revision {current}, this version knows up to {history.revisions[-1]}",
+            why=f"it has revision {current}, this version knows up to {known[-1]}",
             next="update agent-harness, or name another database with --db",
         )
-    return current != history.revisions[-1]
+    return current != known[-1]
 
 
-def lay_out(tx: Connection, history: History) -> None:
+def lay_out(tx: Connection, history: Path) -> None:
     """Make the tables in an empty database."""
     METADATA.create_all(tx, checkfirst=False)
-    tx.execute(VERSION.insert().values(version_num=history.revisions[-1]))
+    tx.execute(VERSION.insert().values(version_num=revisions(history)[-1]))
     tx.execute(AUDIT_HEAD.insert().values(id=1, size=0, peaks=""))
 
 
-def upgrade(tx: Connection, history: History) -> None:
+def upgrade(tx: Connection, history: Path) -> None:
     """Run the migrations that are missing, inside the caller's transaction."""
     from alembic import command
     from alembic.config import Config
 
     config = Config(attributes={"connection": tx})
-    config.set_main_option("script_location", str(history.folder).replace("%", "%%"))
+    config.set_main_option("script_location", str(history).replace("%", "%%"))
     command.upgrade(config, "head")
 
 

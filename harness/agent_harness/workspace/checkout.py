@@ -161,11 +161,9 @@ def index_file(entries: Mapping[bytes, Entry], seen: Mapping[bytes, os.stat_resu
     """Git's index (version 2) of a checkout, with the state of each file, so that `git status` need read none."""
     out = [struct.pack(">4sLL", b"DIRC", 2, len(entries))]
     for path, entry in entries.items():
-        stat = _stat_words(seen[path]) if path in seen else (0,) * 6
-        owner = (seen[path].st_uid, seen[path].st_gid, seen[path].st_size & 0xFFFFFFFF) if path in seen else (0, 0, 0)
-        head = struct.pack(
-            ">10L20sH", *stat, int(entry.mode, 8), *owner, bytes.fromhex(entry.oid), min(len(path), 4095)
-        )
+        *before, uid, gid, size = _stat_words(seen[path]) if path in seen else (0,) * 9
+        named = bytes.fromhex(entry.oid), min(len(path), 4095)
+        head = struct.pack(">10L20sH", *before, int(entry.mode, 8), uid, gid, size, *named)
         out.append(head + path + b"\0" * (8 - (len(head) + len(path)) % 8))
     body = b"".join(out)
     return body + hashlib.sha1(body, usedforsecurity=False).digest()
@@ -173,7 +171,8 @@ def index_file(entries: Mapping[bytes, Entry], seen: Mapping[bytes, os.stat_resu
 
 def _stat_words(seen: os.stat_result) -> tuple[int, ...]:
     changed, written = divmod(seen.st_ctime_ns, 10**9), divmod(seen.st_mtime_ns, 10**9)
-    return tuple(word & 0xFFFFFFFF for word in (*changed, *written, seen.st_dev, seen.st_ino))
+    words = (*changed, *written, seen.st_dev, seen.st_ino, seen.st_uid, seen.st_gid, seen.st_size)
+    return tuple(word & 0xFFFFFFFF for word in words)
 
 
 def file_time(committed_s: int) -> int:
