@@ -54,6 +54,7 @@ def judge(parts: Parts, ask: Ask, name: Callable[[], str], stop: threading.Event
     base, head = resolved(parts, ask)
     several = ask.passes > 1
     told: dict[str, Any] = {"claims": ask.claims, "target": ask.base, "fresh": ask.fresh or several}
+    told["tip"] = parts.repository.fetch(parts.source, ask.base)
     reports = [gated(review(parts, Work(name()), base, head, stop, **told), ask.fail_on) for _ in range(ask.passes)]
     return agreed(reports) if several else reports[0]
 

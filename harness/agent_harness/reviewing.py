@@ -27,13 +27,14 @@ def review(
     *,
     claims: str = "",
     target: str = "",
+    tip: str = "",
     fresh: bool = False,
 ) -> ReviewReport:
     """Judge what the commit `head` changes since it left `base`; the harness's own repository holds both.
 
     `claims` is what the change says of itself beside its commit messages. `target` is what it is made to, such as a
-    branch: a head that goes on from one reviewed there before is a later round of the same review. `fresh` asks the
-    reviewer also where the verdict of the same inputs is known."""
+    branch: a head that goes on from one reviewed there before is a later round of the same review; `tip` is the commit
+    it has now. `fresh` asks the reviewer also where the verdict of the same inputs is known."""
     repository, recorder = parts.repository, parts.audit.recorder("", work.run)
     base = repository.merge_base(base, head) or base
     told = {"generation": 0, "base": base, "source": parts.redact(parts.source), "mode": parts.mode}
@@ -43,7 +44,7 @@ def review(
     stage = parts.stage(work, recorder, stop)
     try:
         stage.prepare(base)
-        terms = Terms(claims=story, target=target, fresh=fresh)
+        terms = Terms(claims=story, target=target, tip=tip, fresh=fresh)
         gate = parts.reviewer(work, stage, recorder, stop, None, terms=terms)
         (result,) = judge_all([gate], Case(NO_ITEM, base, candidate), recorder, parts.clock)
     finally:

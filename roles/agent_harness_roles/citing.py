@@ -51,7 +51,7 @@ def _quote(one: JSON, facts: Facts, _: Evidence) -> str:
 def _test(one: JSON, facts: Facts, _: Evidence) -> str:
     text = _read(one["path"], facts).decode("utf-8", "replace")
     for name in one["test"].partition("[")[0].split("::"):
-        if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
+        if not name or not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
             raise LookupError(f"there is no test {name!r} in {one['path']}")
     return f"{one['path']}: {one['test']}"
 

@@ -331,6 +331,13 @@ def test_a_waiver_of_the_base_waives_until_it_expires():
     assert kit.judge().verdict == "fail"
 
 
+def test_a_waiver_that_the_target_took_back_waives_nothing_where_the_change_left_it():
+    kit = Kit(said("fail", finding()))
+    mark = kit.judge().findings[0].fingerprint
+    kit.files |= {("base", WAIVERS): WAIVER.format(mark, "1970-01-02").encode(), ("tip", WAIVERS): None}
+    assert kit.judge(tip="tip").verdict == "fail"
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -54,6 +54,7 @@ def test_what_is_there_is_shown(cite, shown):
         ({"path": "a.py", "quote": "x ="}, "more than once"),
         ({"path": "a.py", "quote": "z = 1"}, "does not stand in it"),
         ({"path": "t.py", "test": "test_"}, "there is no test 'test_'"),
+        ({"path": "t.py", "test": "[all of it is tested]"}, "there is no test ''"),
         ({"path": "t.py", "test": "TestB::test_b"}, "there is no test 'TestB'"),
         ({"commit": "1234567"}, "no commit in the history"),
         ({"event": 0, "text": "the question itself"}, "there is no event 0"),

@@ -52,11 +52,13 @@ class ReviewSurface:
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What a review is asked under. `claims` is what the change says of itself beside its item, `target` what it is
-    made to; `inputs` is all else that a verdict depends on. `fresh` asks anew, whatever is remembered."""
+    made to and `tip` the commit that has now, whose waivers count; `inputs` is all else that a verdict depends on.
+    `fresh` asks anew, whatever is remembered."""
 
     run: str = ""
     claims: str = ""
     target: str = ""
+    tip: str = ""
     fresh: bool = False
     unread: Sequence[str] = ()
     """Globs of files that need not be read, by the base's own configuration."""
@@ -96,7 +98,7 @@ class ReviewGate:
 
     def judge(self, case: Case) -> GateResult:
         """The verdict as a gate result, or ERROR with the reason why there is none."""
-        waived = waivers(self.surface.read(case.base, WAIVERS), self.clock.now_ms())
+        waived = waivers(self.surface.read(self.terms.tip or case.base, WAIVERS), self.clock.now_ms())
         hunks = parse(self.surface.diff(case.base, case.candidate.commit))
         task = self._task(case, hunks)
         key = self._key(case, task)
