@@ -139,7 +139,8 @@ def check_target(path: Path) -> Path:
         Recording(path).read_on()
     place = path if path.exists() else path.parent
     if not os.access(place, os.W_OK):
-        raise ConfigError(f"the recording {path} cannot be written", why=f"there is no {place} that may be written to")
+        why = f"{place} may not be written to" if place.exists() else f"there is no folder {place}"
+        raise ConfigError(f"the recording {path} cannot be written", why=why)
     return path
 
 
