@@ -3,12 +3,11 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from agent_harness.errors import Exit, NothingToDo, UsageError
 from agent_harness.gates import hunks
 from agent_harness.gates.dispositions import settle
-from agent_harness.gates.review import DIFF_SHOWN
+from agent_harness.gates.review import DIFF_SHOWN, Terms
 from agent_harness.parts import Parts, Work
 from agent_harness.reviewing import review
 from agent_harness.types import Limits, ReviewFinding, ReviewReport
@@ -53,9 +52,11 @@ def judge(parts: Parts, ask: Ask, name: Callable[[], str], stop: threading.Event
     """Review in as many passes as asked, each with a run of its own. Several never take each other's stored verdict."""
     base, head = resolved(parts, ask)
     several = ask.passes > 1
-    told: dict[str, Any] = {"claims": ask.claims, "target": ask.base, "fresh": ask.fresh or several}
-    told["tip"] = parts.repository.fetch(parts.source, ask.base)
-    reports = [gated(review(parts, Work(name()), base, head, stop, **told), ask.fail_on) for _ in range(ask.passes)]
+    tip = parts.repository.fetch(parts.source, ask.base)
+    terms = Terms(claims=ask.claims, target=ask.base, tip=tip, fresh=ask.fresh or several)
+    reports = [
+        gated(review(parts, Work(name()), base, head, stop, terms=terms), ask.fail_on) for _ in range(ask.passes)
+    ]
     return agreed(reports) if several else reports[0]
 
 

@@ -25,27 +25,22 @@ def review(
     head: str,
     stop: threading.Event,
     *,
-    claims: str = "",
-    target: str = "",
-    tip: str = "",
-    fresh: bool = False,
+    terms: Terms,
 ) -> ReviewReport:
     """Judge what the commit `head` changes since it left `base`; the harness's own repository holds both.
 
-    `claims` is what the change says of itself beside its commit messages. `target` is what it is made to, such as a
-    branch: a head that goes on from one reviewed there before is a later round of the same review; `tip` is the commit
-    it has now. `fresh` asks the reviewer also where the verdict of the same inputs is known."""
+    The `claims` of `terms` are what the change says of itself beside its commit messages; with a `target`, such as a
+    branch, a head that goes on from one reviewed there before is a later round of the same review."""
     repository, recorder = parts.repository, parts.audit.recorder("", work.run)
     base = repository.merge_base(base, head) or base
     told = {"generation": 0, "base": base, "source": parts.redact(parts.source), "mode": parts.mode}
     recorder.event(Kind.RUN_STARTED, told | {"version": __version__, "config": parts.config.digest})
     candidate = Candidate(base, repository.tree_of(head), head, repository.changes(base, head))
-    story = "\n\n".join(one for one in (claims, _messages(parts, base, head)) if one.strip())
+    story = "\n\n".join(one for one in (terms.claims, _messages(parts, base, head)) if one.strip())
     stage = parts.stage(work, recorder, stop)
     try:
         stage.prepare(base)
-        terms = Terms(claims=story, target=target, tip=tip, fresh=fresh)
-        gate = parts.reviewer(work, stage, recorder, stop, None, terms=terms)
+        gate = parts.reviewer(work, stage, recorder, stop, None, terms=replace(terms, claims=story))
         (result,) = judge_all([gate], Case(NO_ITEM, base, candidate), recorder, parts.clock)
     finally:
         stage.close()
