@@ -10,7 +10,7 @@ from unicodedata import normalize
 from agent_harness.errors import GitFault, UsageError
 from agent_harness.git import LONG_S, Git, blobs
 from agent_harness.types import Candidate, Change
-from agent_harness.workspace.entries import ABSENT, FILE, LINK, PROGRAM, Entry, folders, leads_out, parse_listing, shown
+from agent_harness.workspace.entries import ABSENT, FILE, LINK, PROGRAM, Entry, folders, leads_out, shown
 from agent_harness.workspace.folders import closing, opened
 from agent_harness.workspace.ignore import IgnoreRules
 from agent_harness.workspace.scan import CaptureLimits, Scan
@@ -20,10 +20,15 @@ _SNIFF = 8000
 _NOTHING = Entry(b"", ABSENT, "", 0)
 
 
-def listing(git: Git, treeish: str) -> dict[bytes, Entry]:
-    """Every file, link and submodule of a tree, in git's order."""
-    wrote = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", "--end-of-options", treeish)
-    return {entry.path: entry for entry in parse_listing(wrote)}
+def listing(git: Git, treeish: str, *paths: str) -> dict[bytes, Entry]:
+    """Every file, link and submodule of a tree (those at or below `paths`, where given), in git's order."""
+    wrote = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", "--end-of-options", treeish, *paths)
+    entries = {}
+    for line in wrote.split(b"\0")[:-1]:
+        head, _, path = line.partition(b"\t")
+        mode, _, oid, size = head.decode("ascii").split()
+        entries[path] = Entry(path, mode, oid, int(size) if size != "-" else 0)
+    return entries
 
 
 def capture_tree(

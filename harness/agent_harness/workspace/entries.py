@@ -25,16 +25,6 @@ class Entry(NamedTuple):
     size: int
 
 
-def parse_listing(listing: bytes) -> list[Entry]:
-    """What `git ls-tree -r -l -z` wrote."""
-    entries = []
-    for line in listing.split(b"\0")[:-1]:
-        head, _, path = line.partition(b"\t")
-        mode, _, oid, size = head.decode("ascii").split()
-        entries.append(Entry(path, mode, oid, int(size) if size != "-" else 0))
-    return entries
-
-
 def folders(paths: Iterable[bytes]) -> set[bytes]:
     """Every folder that the paths lie in."""
     found: set[bytes] = set()

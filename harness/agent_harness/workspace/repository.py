@@ -230,13 +230,12 @@ class HarnessRepository:
         `limit` bytes."""
         if unsafe(os.fsencode(path)):
             return None
-        wrote = self.git.run("ls-tree", "-l", "-z", "--full-tree", "--end-of-options", treeish, "--", path)
-        head, _, name = wrote.rstrip(b"\0").partition(b"\t")
-        if name != os.fsencode(path) or (words := head.decode("ascii").split())[0] not in {FILE, PROGRAM}:
+        entry = listing(self.git, treeish, path).get(os.fsencode(path))
+        if entry is None or entry.mode not in {FILE, PROGRAM}:
             return None
-        if int(words[3]) > limit:
-            raise ValueError(f"{shown(name)} has {words[3]} bytes, more than {limit}")
-        return self.git.run("cat-file", "blob", words[2])
+        if entry.size > limit:
+            raise ValueError(f"{shown(entry.path)} has {entry.size} bytes, more than {limit}")
+        return self.git.run("cat-file", "blob", entry.oid)
 
     def changes(self, old: str, new: str) -> tuple[Change, ...]:
         """What differs between two commits or trees, by path."""

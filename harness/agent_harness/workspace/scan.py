@@ -89,13 +89,12 @@ class Scan:
         with self._at(folder) as fd:
             if fd is None:
                 return []
-            for name, is_folder in self._named(folder, fd):
-                path = folder + b"/" + name if folder else name
+            for path, is_folder in self._named(folder, fd):
                 tracked = self.base.get(path)
                 if not is_folder:
                     found.append(path)
                 elif tracked and tracked.mode == GITLINK:
-                    self._submodule(tracked, fd, name)
+                    self._submodule(tracked, fd)
                 else:
                     below.append(path)
         return found
@@ -118,11 +117,11 @@ class Scan:
                 elif len(path) > LONGEST_PATH:
                     self.refuse(path[:80] + b"...", f"its path is longer than {LONGEST_PATH} bytes")
                 else:
-                    yield name, item.is_dir(follow_symlinks=False)
+                    yield path, item.is_dir(follow_symlinks=False)
 
-    def _submodule(self, entry: Entry, parent: int, name: bytes) -> None:
+    def _submodule(self, entry: Entry, parent: int) -> None:
         self.entries[entry.path] = entry
-        with closing(_open(name, _FOLDER, parent)) as fd, os.scandir(fd) as inside:
+        with closing(_open(entry.path.rpartition(b"/")[2], _FOLDER, parent)) as fd, os.scandir(fd) as inside:
             if any(inside):
                 self.refuse(entry.path, "files inside a submodule; it must stay the empty folder it was")
 
