@@ -118,7 +118,7 @@ class Talk:
         del timeout_s
         number = len(self.asked)
         self.asked.append(request)
-        entry = self._script[number] if number < len(self._script) else {"content": PROSE}
+        entry: Any = self._script[number] if number < len(self._script) else {"content": PROSE}
         if callable(entry):
             entry = entry(self)
         if isinstance(entry, Exception):

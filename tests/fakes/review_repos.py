@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ ORDER = (
 WAIVE = '[[waiver]]\nfingerprint = "{}"\nreason = "It is known."\nexpires = {}\n'
 
 
-def put(files: dict[str, str | bytes], *, spoiled: bool = True) -> Change:
+def put(files: Mapping[str, str | bytes], *, spoiled: bool = True) -> Change:
     """The change under review, and these files."""
 
     def change(folder: Path) -> None:
