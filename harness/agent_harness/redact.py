@@ -44,10 +44,6 @@ class Redactor:
     def __repr__(self) -> str:
         return f"Redactor({', '.join(sorted(set(self._names.values())))})"
 
-    def scrub(self, value: Any) -> Any:
-        """Plain data with every string in it redacted, keys included."""
-        return scrub(value, self)
-
     def exception(self, error: BaseException) -> str:
         """The traceback with all its causes, as a text without secrets."""
         return self("".join(traceback.format_exception(error)))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from posixpath import join, normpath
 from typing import Any
@@ -25,6 +26,7 @@ WORKSPACE = "/workspace"
 _EDIT_LIMIT = 4 << 20
 _STEPS_TOLD = 3
 _NOT_RUN = "not run: the run ended"
+_NO_FILE = "there is no such file (to create it, give `content`)"
 _ALONE = "call submit alone in a reply: you have not read yet what its other calls gave"
 
 
@@ -56,8 +58,8 @@ class RunHost:
 
     def __init__(self, run: Run, tools: Toolbox) -> None:
         self._run = run
-        self._text = run.environment.protocol == "text"
-        self._specs = () if self._text else tools.specs
+        text = run.environment.protocol == "text"
+        self._specs = () if text else tools.specs
         self._spent_before = run.budget.spent().steps
         self._history, self._guard, self._evidence = HistoryCheck(), LoopGuard(), Evidence(run.opening)
         self._elision = Elision(run.environment.history_chars)
@@ -67,7 +69,7 @@ class RunHost:
             "edit": self._edit,
             "submit": self._submit,
         }
-        self.reader = ReplyReader(tools, run.environment.redact, text_protocol=self._text)
+        self.reader = ReplyReader(tools, run.environment.redact, text_protocol=text)
         self.submission: dict[str, Any] | None = None
         self.stopped: Stop | None = None
 
@@ -168,7 +170,8 @@ class RunHost:
                 raise edits.EditRefusedError(f"it is outside {WORKSPACE}")
             made = self._write(path, arguments)
         except (OSError, ValueError) as fault:
-            reason = f"{shown}: {_why(fault)}; nothing was changed"
+            why = _NO_FILE if isinstance(fault, FileNotFoundError) else fault
+            reason = f"{shown}: {why}; nothing was changed"
             self._refused("edit", reason)
             return self._clean(f"refused: {reason}")
         self._evidence.edited.append(shown)
@@ -178,11 +181,9 @@ class RunHost:
     def _write(self, path: str, arguments: dict[str, Any]) -> int:
         sandbox = self._run.environment.sandbox
         if "content" in arguments:
-            try:
+            with suppress(FileNotFoundError):
                 if sandbox.read_file(path, _EDIT_LIMIT):
                     raise edits.EditRefusedError("the file exists; change it with `edits`")
-            except FileNotFoundError:
-                pass
             sandbox.write_file(path, arguments["content"].encode())
             return 1
         sandbox.write_file(path, edits.apply(sandbox.read_file(path, _EDIT_LIMIT), arguments["edits"]))
@@ -227,9 +228,3 @@ def _action(call: ToolCall) -> str:
     if call.name == "bash":
         return str(json.loads(call.arguments)["command"])
     return f"{call.name} {call.arguments}"
-
-
-def _why(fault: OSError | ValueError) -> str:
-    if isinstance(fault, FileNotFoundError):
-        return "there is no such file (to create it, give `content`)"
-    return str(fault)

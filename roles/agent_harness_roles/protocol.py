@@ -7,8 +7,7 @@ Prompt and parser come from the same table: each tool's fence is its name, and a
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_harness.types import JSON, ToolSpec, canonical
 from agent_harness_roles.tools import TOLD
@@ -17,8 +16,7 @@ RAW = {"bash": "command"}
 _FENCE = re.compile(r"^(`{3,})[ \t]*([^`\s]*)[^`]*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """One call found in a reply: the tool's name and its arguments as JSON text. `problem` when it is not closed."""
 
     name: str
@@ -50,7 +48,8 @@ def parse(text: str, tools: Sequence[ToolSpec]) -> list[Block]:
                 fence, name, body = opening[1], opening[2], []
         elif opening and not opening[2] and len(opening[1]) >= len(fence):
             if name in names:
-                blocks.append(_block(name, "\n".join(body)))
+                script = "\n".join(body)
+                blocks.append(Block(name, json.dumps({RAW[name]: script}) if name in RAW else script))
             fence = ""
         else:
             body.append(line)
@@ -66,7 +65,3 @@ def _sample(schema: JSON) -> Any:
     if schema.get("type") == "object":
         return {name: _sample(schema["properties"][name]) for name in schema.get("required", ())}
     return {"array": [], "boolean": True, "integer": 1, "number": 1}.get(schema.get("type", ""), "...")
-
-
-def _block(name: str, body: str) -> Block:
-    return Block(name, json.dumps({RAW[name]: body}) if name in RAW else body)

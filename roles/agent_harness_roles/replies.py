@@ -33,13 +33,12 @@ class _Read:
 
 
 class ReplyReader:
-    """Turns replies into turns. `empty_in_a_row` and `problem` tell why, when malformed replies ended the run."""
+    """Turns replies into turns. `empty_in_a_row` and `refused` tell why, when malformed replies ended the run."""
 
     def __init__(self, tools: Toolbox, redact: Callable[[str], str], *, text_protocol: bool) -> None:
         self._tools, self._redact, self._text = tools, redact, text_protocol
         self._ids: set[str] = set()
         self.empty_in_a_row = 0
-        self.problem = ""
         self.refused: tuple[tuple[str, str], ...] = ()
         """Tool (or `reply`) and reason of each refusal in the last reply."""
 
@@ -47,8 +46,7 @@ class ReplyReader:
         """The turn of a reply. Nothing of a reply that was cut, or has one bad call, is carried out."""
         content = clean(self._redact(reply.message.content))
         if self._text:
-            blocks = protocol.parse(content, self._tools.specs)
-            found = [self._call("call", block.name, block.arguments, block.problem) for block in blocks]
+            found = [self._call("call", *block) for block in protocol.parse(content, self._tools.specs)]
         else:
             calls = reply.message.tool_calls
             found = [self._call(*map(self._redact, (call.id, call.name, call.arguments))) for call in calls]
@@ -58,12 +56,10 @@ class ReplyReader:
         if empty:
             message = Message("assistant", "(empty reply)")
         texts = self._wrong(reply.finish, found, empty=empty)
-        if not texts:
-            self.problem, self.refused = "", ()
-            return Turn(message, tuple(read.call for read in found))
-        self.problem = next(text for text in texts if text != _OTHER)
         names = [read.call.name for read in found] or ["reply"]
-        self.refused = tuple((name, text) for name, text in zip(names, texts, strict=True) if text != _OTHER)
+        self.refused = tuple((name, text) for name, text in zip(names, texts, strict=False) if text != _OTHER)
+        if not texts:
+            return Turn(message, tuple(read.call for read in found))
         return Turn(message, problems=self.results([read.call for read in found], texts))
 
     def results(self, calls: Sequence[ToolCall], texts: Sequence[str]) -> tuple[Message, ...]:

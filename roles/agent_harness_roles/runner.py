@@ -90,7 +90,7 @@ class Runner:
             return Ended.SUBMITTED, ""
         if host.reader.empty_in_a_row >= MAX_MALFORMED:
             return Ended.EMPTY, f"{MAX_MALFORMED} empty replies in a row"
-        return Ended.MALFORMED, f"{MAX_MALFORMED} malformed replies in a row, the last: {host.reader.problem}"
+        return Ended.MALFORMED, f"{MAX_MALFORMED} malformed replies in a row, the last: {host.reader.refused[0][1]}"
 
     def _definition(self, name: str) -> Definition:
         if name not in self._loaded:

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from agent_harness.redact import Redactor
+from agent_harness.redact import Redactor, scrub
 
 KEY = 'sk-Zq/9+x=4kv&7"Lm\\end'
 REDACT = Redactor(
@@ -75,7 +75,7 @@ def test_white_space_around_a_value_does_not_hide_it():
 
 def test_scrub_reaches_all_of_plain_data():
     data = {"a": [KEY, {"b": (KEY, 1, None, 1.5, True)}], KEY: "x", "lone": "\ud800"}
-    assert REDACT.scrub(data) == {
+    assert scrub(data, REDACT) == {
         "a": ["[redacted:API_KEY]", {"b": ["[redacted:API_KEY]", 1, None, 1.5, True]}],
         "[redacted:API_KEY]": "x",
         "lone": "?",

@@ -86,17 +86,16 @@ class ModelClient:
             for way in self._ways:
                 if walk.closed(way.route) or walk.wait_of(way.route) > 0:
                     continue
-                parked = self._parking.fault(way.route, request.role)
-                if parked is not None:
-                    walk.note(way.route, parked)
-                    continue
-                try:
-                    return self._attempt(way, request, budget)
-                except ReplayDrift:
-                    raise  # no other route can answer for a recording
-                except (ModelFault, CredentialError) as fault:
-                    walk.note(way.route, fault)
-                    self._parking.park(way.route, request.role, fault)
+                fault = self._parking.fault(way.route, request.role)
+                if fault is None:
+                    try:
+                        return self._attempt(way, request, budget)
+                    except ReplayDrift:
+                        raise  # no other route can answer for a recording
+                    except (ModelFault, CredentialError) as error:
+                        fault = error
+                        self._parking.park(way.route, request.role, fault)
+                walk.note(way.route, fault)
             waiting = [way for way in self._ways if not walk.closed(way.route)]
             if tried == self._patience.tries or not waiting:
                 break
