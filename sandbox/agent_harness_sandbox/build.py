@@ -256,7 +256,7 @@ def set_up_body(
         "User": "0:0",
         "Env": [f"{key}={value}" for key, value in sorted(env.items())],
         "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": confined(policy.NETWORKS[plan.network], MEMORY, PIDS, binds),
+        "HostConfig": confined(policy.NETWORKS[plan.network], MEMORY, 0, PIDS, binds),
     }
 
 

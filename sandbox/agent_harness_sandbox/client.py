@@ -8,6 +8,7 @@ from typing import Any
 from agent_harness.errors import SandboxUnavailable
 
 INSTALL = "install and start a Docker engine (`apt-get install docker.io`), or name a running one in DOCKER_HOST"
+ALLOW = "let this user use the engine's socket (`usermod -aG docker USER`, then log in again)"
 
 
 def connect(timeout_s: int = 60) -> Any:  # docker.DockerClient
@@ -17,24 +18,23 @@ def connect(timeout_s: int = 60) -> Any:  # docker.DockerClient
     every sandbox takes its own. `timeout_s` bounds one silence of the API, never a command."""
     import docker
     from docker.errors import DockerException
+    from docker.utils import kwargs_from_env
 
     where, arguments = _endpoint(docker)
     try:
-        client = docker.DockerClient(**arguments, timeout=timeout_s)
+        client = docker.DockerClient(**(arguments or kwargs_from_env()), timeout=timeout_s)
         client.ping()
     except (DockerException, OSError) as fault:
         why = plain(fault)
-        mend = INSTALL
-        if "ermission" in why:
-            mend = "let this user use the engine's socket (`usermod -aG docker USER`, then log in again)"
-        raise SandboxUnavailable(f"no Docker engine answers at {where}", why=why, next=mend) from fault
+        advice = ALLOW if "ermission" in why else INSTALL
+        raise SandboxUnavailable(f"no Docker engine answers at {where}", why=why, next=advice) from fault
     return client
 
 
 def _endpoint(docker: Any) -> tuple[str, dict[str, Any]]:
-    """Where the engine is, for people, and what reaches it."""
+    """Where the engine is, for people, and what reaches it (nothing: what the environment says)."""
     if host := os.environ.get("DOCKER_HOST"):
-        return host, docker.utils.kwargs_from_env()
+        return host, {}
     name = os.environ.get("DOCKER_CONTEXT")
     context = docker.ContextAPI.get_context(name)
     if context is None:
@@ -42,7 +42,7 @@ def _endpoint(docker: Any) -> tuple[str, dict[str, Any]]:
             f"the docker context {name or 'in use'} does not exist", next="see `docker context ls`"
         )
     if context.name == "default":
-        return "the default socket", docker.utils.kwargs_from_env()
+        return "the default socket", {}
     return f"{context.Host} (docker context {context.name})", {
         "base_url": context.Host,
         "tls": context.TLSConfig or False,

@@ -26,7 +26,6 @@ from agent_harness_sandbox.removal import BACKGROUND
 from agent_harness_sandbox.surroundings import Surroundings
 
 NAME = "agent-harness-"
-START_S = 60.0
 GRACE_S = 15.0
 """How long after a command's own deadline its result may take: the sweep, and the way back."""
 LONGEST_S = 7 * 86_400.0
@@ -36,7 +35,7 @@ MAX_IMAGE = 32 << 30
 """Unpacked. More than any tool chain needs is a mistake, and every set-up on it would hold as much again."""
 MAX_KEEP = 16 << 20
 API_S = 60
-REMOVAL_S = 60.0
+NO_SUCH = frozenset({errno.ENOENT, errno.ENOTDIR})
 _STARTS = threading.BoundedSemaphore(max(2, min(8, 2 * (os.cpu_count() or 1))))
 """Starts at once in this process: more only make each other slow."""
 
@@ -77,10 +76,9 @@ class DockerSandbox:
         if len(data) > MAX_FILE:
             raise ValueError(f"{path} would be larger than {MAX_FILE} bytes")
         head, _ = self._ask({"op": "write", "path": path}, data)
-        with contextlib.suppress(FileNotFoundError):
-            _raise_fault(head, path)
-            return
-        raise ValueError(f"{path} cannot be created: {head['why']}")
+        if head.get("fault") in NO_SUCH:
+            raise ValueError(f"{path} cannot be created: {head['why']}")
+        _raise_fault(head, path)
 
     def describe(self) -> dict[str, Any]:
         """What runs, for the log."""
@@ -146,12 +144,9 @@ class DockerSandbox:
                 "the engine made a container without the asked profile", why="; ".join(found[:6]), next=DOCTOR
             )
         sock = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-        self._channel = channel = Channel(sock, self._look)
+        self._channel = Channel(sock, self._look)
         api.start(container)
-        channel.send(policy.execd())
-        hello, _ = channel.receive(seconds=START_S, most=0)
-        if hello.get("hello") != 1:
-            raise SandboxUnavailable("the exec server in the container said something odd", why=str(hello)[:200])
+        self._channel.send(policy.execd())
         self.prove()
         self._around.begin(api, self._name, lambda image: _found(self._client, image), self._listening)
         self._about = {
@@ -200,10 +195,9 @@ class DockerSandbox:
         if "fault" in head:
             raise self._lost(f"its exec server could not run a command: {head.get('why')}")
         try:
-            end = CommandEnd(head["end"])
             cut = int(head["head"])
             return CommandResult(
-                end=end,
+                end=CommandEnd(head["end"]),
                 exit_code=int(head["code"]),
                 head=body[:cut],
                 tail=body[cut:],
@@ -428,7 +422,7 @@ def _raise_fault(head: dict[str, Any], path: str) -> None:
     if "fault" not in head:
         return
     number, why = head["fault"], head.get("why", "")
-    if number in {errno.ENOENT, errno.ENOTDIR}:
+    if number in NO_SUCH:
         raise FileNotFoundError(errno.ENOENT, why, path)
     if number in {errno.EROFS, errno.EACCES, errno.EPERM}:
         raise PermissionError(number, why, path)

@@ -27,15 +27,10 @@ for one in list(sys.modules.values()):
 
 
 def lend(beside: Path) -> Path:
-    """A new folder in `beside`, to be mounted at `policy.LENT`. Its files are links to the same few of the cache where
-    they can be, so that two hundred of them cost the room and the memory of one."""
+    """A new folder in `beside`, to be mounted at `policy.LENT`, and to be removed with `beside` at the latest. Its
+    files are links to the same few of the cache where they can be: two hundred cost the room and the memory of one."""
     folder = tempfile.mkdtemp(prefix="python-", dir=beside)
-    try:
-        shutil.copytree(_kept(), folder, copy_function=_link, dirs_exist_ok=True)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return Path(folder)
+    return Path(shutil.copytree(_kept(), folder, copy_function=_link, dirs_exist_ok=True))
 
 
 def _link(source: str, target: str) -> None:

@@ -140,33 +140,41 @@ def create_body(spec: SandboxSpec, image_id: str) -> dict[str, Any]:
     }
 
 
+def common(network: str, memory: int, cpus: float, pids: int, mounts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What every container of ours has of the host, sandbox or not; no `cpus`: all of them."""
+    return {
+        "NetworkMode": network,
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true", f"seccomp={seccomp()}"],
+        "Mounts": list(mounts),
+        "Memory": memory,
+        "MemorySwap": memory,
+        "CpuPeriod": 100_000,
+        "CpuQuota": int(cpus * 100_000),
+        "PidsLimit": pids,
+    }
+
+
 def _host_config(spec: SandboxSpec) -> dict[str, Any]:
     # the runtime gives a tmpfs the mode of the image's folder below it, whatever is asked; so it is owned, too
     size = f"size={spec.tmp_size},nr_inodes={spec.tmp_size // INODE_EVERY}"
     tmpfs = f"rw,nosuid,nodev,exec,{size},mode=1777,uid={spec.uid},gid={spec.gid}"
     limits = {"nofile": OPEN_FILES, "core": 0, "fsize": FILE_SIZE}
+    mounts = [mount(one.source, one.target, one.read_only) for one in spec.mounts]
     gpus = -1 if spec.gpus == "all" else int(spec.gpus or 0)
     return {
         **dict.fromkeys(NOTHING),
-        "NetworkMode": NETWORKS[spec.network],
-        "IpcMode": "private",
-        "CgroupnsMode": "private",
+        **common(NETWORKS[spec.network], spec.memory, spec.cpus, spec.pids, mounts),
         "Privileged": False,
-        "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true", f"seccomp={seccomp()}"],
         "ReadonlyRootfs": True,
         "Tmpfs": dict.fromkeys(TMPFS, tmpfs),
-        "Mounts": [mount(one.source, one.target, one.read_only) for one in spec.mounts],
         "DeviceRequests": [{"Count": gpus, "Capabilities": [["gpu"]]}] if gpus else [],
         "ExtraHosts": [f"{service.name}:127.0.0.1" for service in spec.services],
         "PublishAllPorts": False,
-        "Memory": spec.memory,
-        "MemorySwap": spec.memory,
         "OomKillDisable": False,
         "OomScoreAdj": 0,
-        "CpuPeriod": 100_000,
-        "CpuQuota": int(spec.cpus * 100_000),
-        "PidsLimit": spec.pids,
         "ShmSize": SHM,
         "Sysctls": {"kernel.shm_rmid_forced": "1"},  # memory that no process holds would outlive every sweep
         "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in limits.items()],

@@ -58,19 +58,17 @@ def accept(listener: socket.socket, handle: Callable[[socket.socket], None]) -> 
 
     while True:
         room.acquire()
+        client = None
         try:
             client = listener.accept()[0]
-        except OSError as fault:
+            threading.Thread(target=one, args=(client,), daemon=True).start()
+        except (OSError, RuntimeError) as fault:
             room.release()
-            if fault.errno in {errno.EINVAL, errno.EBADF}:
+            if client is not None:
+                client.close()
+            elif getattr(fault, "errno", 0) in {errno.EINVAL, errno.EBADF}:
                 return
             time.sleep(0.05)
-            continue
-        try:
-            threading.Thread(target=one, args=(client,), daemon=True).start()
-        except RuntimeError:
-            client.close()
-            room.release()
 
 
 def serve() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,8 +94,7 @@ def service_body(
     """The engine's create request for a service. Its data is in memory: the image's volumes become tmpfs."""
     volumes = sorted({"/tmp", *(config.get("Volumes") or {})})  # noqa: S108
     mounts = [{"Type": "tmpfs", "Target": one, "TmpfsOptions": {"SizeBytes": spec.tmp_size}} for one in volumes]
-    host = confined(f"container:{sandbox}", spec.memory, spec.pids, mounts)
-    host |= {"CpuPeriod": 100_000, "CpuQuota": int(spec.cpus * 100_000)}
+    host = confined(f"container:{sandbox}", spec.memory, spec.cpus, spec.pids, mounts)
     return {
         "Image": image_id,
         "Env": [f"{name}={value}" for name, value in sorted(service.env.items())],
@@ -106,20 +105,12 @@ def service_body(
     }
 
 
-def confined(network: str, memory: int, pids: int, mounts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def confined(*settings: Any) -> dict[str, Any]:
     """Host settings of the containers that are not sandboxes (services, set-ups): root inside and a writable root file
-    system, for the usual images need them, but little to do harm with."""
+    system, for the usual images need them, but little to do harm with. `settings` are those of `policy.common`."""
     return {
-        "NetworkMode": network,
-        "IpcMode": "private",
-        "CgroupnsMode": "private",
-        "CapDrop": ["ALL"],
+        **policy.common(*settings),
         "CapAdd": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"],
-        "SecurityOpt": ["no-new-privileges:true", f"seccomp={policy.seccomp()}"],
-        "Mounts": list(mounts),
-        "Memory": memory,
-        "MemorySwap": memory,
-        "PidsLimit": pids,
         "LogConfig": {"Type": "json-file", "Config": {"max-size": "4m", "max-file": "1"}},
     }
 

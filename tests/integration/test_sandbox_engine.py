@@ -279,6 +279,26 @@ def test_an_image_without_python_or_with_a_volume_is_told_in_one_line(make, clie
         client.images.remove(f"{volume}:1", force=True)
 
 
+def test_an_image_without_python_is_lent_one(make, client):
+    tag = f"sandbox-test-lent:{os.getpid()}"
+    text = f"FROM {OWN_IMAGE}\nUSER 0\nRUN rm /usr/bin/python3*\n"
+    client.images.build(fileobj=io.BytesIO(text.encode()), tag=tag, rm=True, network_mode="none")
+    try:
+        box = make(image=tag, allow=("listed.example:443",))
+        beside = [path.name.partition("-")[0] for path in box.tree.parent.iterdir()]
+        assert (sorted(beside), box.sandbox.describe()["exec"]) == (["python", "tree", "way"], "lent python3")
+        assert box.run("exit 150").end == "exited"
+        assert "is not in sandbox.allow" in box.text(
+            "exec 3<>/dev/tcp/127.0.0.1/3128; printf 'CONNECT x:1 HTTP/1.1\\r\\n\\r\\n' >&3; cat <&3"
+        )
+        assert [finding for finding in make.engine.doctor(tag) if not finding.ok] == []
+        box.sandbox.close()
+        assert ours(client) == []
+        assert [path.name for path in box.tree.parent.iterdir()] == ["tree"]
+    finally:
+        client.images.remove(tag, force=True)
+
+
 def test_no_engine_is_one_clear_line(make, monkeypatch):
     spec = make.spec()
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
