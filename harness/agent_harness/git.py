@@ -38,7 +38,7 @@ _FLAGS = (
     "core.protectNTFS=true core.untrackedCache=false core.sparseCheckout=false core.splitIndex=false "
     "core.alternateRefsCommand=false core.pager=cat core.editor=false gc.auto=0 maintenance.auto=false "
     "commit.gpgSign=false log.showSignature=false diff.ignoreSubmodules=all submodule.recurse=false "
-    "fetch.recurseSubmodules=false protocol.ext.allow=never"
+    "fetch.recurseSubmodules=false protocol.ext.allow=never core.warnAmbiguousRefs=true"
 )
 _CLOSED = (
     "HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1"

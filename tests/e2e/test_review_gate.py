@@ -215,6 +215,8 @@ def test_the_templates_are_shell_that_a_linter_takes(tmp_path):
         "codequality": "gl-code-quality-report.json",
         "junit": "agent-harness-review.xml",
     }
+    gone = script.index("rm -rf -- gl-code-quality-report.json agent-harness-review.xml")
+    assert gone < script.index("exit 0")  # before any way out: the change may bring reports of its own
     assert template["variables"]["GIT_DEPTH"] == "0" and template["artifacts"]["when"] == "always"
     if shutil.which("shellcheck"):
         subprocess.run(["shellcheck", *files], check=True)

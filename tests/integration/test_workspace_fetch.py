@@ -8,6 +8,7 @@ import pytest
 
 from agent_harness.errors import GitFault, UsageError
 from agent_harness.workspace import HarnessRepository
+from agent_harness.workspace.source import choose
 from fakes.repos import git, make, snapshot
 
 
@@ -101,6 +102,26 @@ def test_an_unknown_ref_names_near_ones(ours, source):
     git(source, "branch", "feature/parser")
     with pytest.raises(UsageError, match=r"no commit named 'feature/parsre'.*did you mean feature/parser"):
         ours.fetch(str(source), "feature/parsre")
+
+
+@pytest.mark.parametrize("ref", ["main", "main~0", "origin/main"])
+def test_a_tag_that_is_named_like_a_branch_does_not_take_its_place(ours, source, ref):
+    head = git(source, "rev-parse", "HEAD")
+    git(source, "update-ref", "refs/remotes/origin/main", head)
+    git(source, "config", "core.warnAmbiguousRefs", "false")
+    other = git(source, "commit-tree", f"{head}^{{tree}}", "-m", "evil")
+    for name in ("main", "origin/main"):
+        git(source, "update-ref", f"refs/tags/{name}", other)
+    with pytest.raises(UsageError, match="names several things"):
+        ours.fetch(str(source), ref)
+    assert ours.fetch(str(source), "refs/heads/main") == ours.fetch(str(source), head) == head
+
+
+def test_a_urls_tag_does_not_either():
+    refs = {"refs/heads/main": "a" * 40, "refs/tags/main": "b" * 40, "refs/tags/v1": "c" * 40}
+    with pytest.raises(UsageError, match="names several things"):
+        choose(refs, "main")
+    assert [choose(refs, name) for name in ("refs/heads/main", "v1", "x")] == ["refs/heads/main", "refs/tags/v1", None]
 
 
 @pytest.mark.parametrize("ref", ["--all", "-h", "", "a..b", "main main", "\x00"[:0] + "refs/heads/"])

@@ -173,12 +173,14 @@ def of_commit(ref: str) -> tuple[Git, Callable[[Path], bytes | None]]:
     """Git here, and what reads configuration files as a commit has them. Raises UsageError for an unknown commit."""
     from agent_harness.git import Git
     from agent_harness.passes import DEEPER
+    from agent_harness.workspace.source import need_one
 
     git = Git(None, cwd=here())
     looked = git.attempt("rev-parse", "--is-shallow-repository")
     if looked.code:
         raise UsageError(f"{here()} is not a git repository", next="run this inside one")
-    commit = git.attempt("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    commit = git.attempt("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+    need_one(ref, b"is ambiguous" not in commit.err)
     if commit.code:
         deeper = f"the clone is shallow: {DEEPER}" if looked.out.startswith(b"true") else "fetch it"
         raise UsageError(f"--base {ref} is not a commit here", next=f"{deeper}, or name another: --base REF")

@@ -108,7 +108,8 @@ def _owner(git_dir: Path) -> User | None:
 def resolve(source: Source, ref: str) -> str:
     """The commit a ref names in a repository of this machine. Raises UsageError, naming near branches."""
     git = source.git
-    found = git.attempt("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    found = git.attempt("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+    need_one(ref, b"is ambiguous" not in found.err)
     commit = found.out.decode("ascii", "replace").strip()
     if not found.code and _ID.fullmatch(commit):
         return commit
@@ -119,6 +120,14 @@ def resolve(source: Source, ref: str) -> str:
     if not known and not git.run("rev-list", "-n1", "--all"):
         raise no_commits(source)
     raise unknown(source, ref, known)
+
+
+def need_one(ref: str, one: bool) -> None:
+    """Raise UsageError for a name that a tag and a branch have: whoever may push a tag would choose what it means."""
+    if not (one or _ID.fullmatch(ref)):
+        raise UsageError(
+            f"{ref!r} names several things", next="say which: refs/heads/..., refs/remotes/..., refs/tags/..."
+        )
 
 
 def no_commits(source: Source) -> UsageError:
@@ -153,11 +162,13 @@ def remote_fault(what: str, done: Done) -> HarnessError:
 
 
 def choose(refs: dict[str, str], ref: str) -> str | None:
-    """The full name that a short one means among advertised refs, in git's own order; an object id is itself."""
+    """The full name that a short one means among advertised refs; an object id is itself. Raises UsageError."""
     if _ID.fullmatch(ref):
         return ref
     tried = (ref, f"refs/{ref}", f"refs/tags/{ref}", f"refs/heads/{ref}", f"refs/heads/{ref.removeprefix('origin/')}")
-    return next((name for name in tried if name in refs), None)
+    found = [name for name in dict.fromkeys(tried) if name in refs]
+    need_one(ref, len(found) < 2)
+    return found[0] if found else None
 
 
 def shallow_ends(git: Git) -> set[str]:
