@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from posixpath import join, normpath
 from typing import Any
 
-from agent_harness.ports import Budget, Environment, Termination, Turn
+from agent_harness.ports import Budget, Environment, Task, Termination, Turn
 from agent_harness.types import Command, Ended, Event, Finish, Message, Mode, ModelRequest, Role, ToolCall, canonical
 from agent_harness.types.kinds import Kind
 from agent_harness_roles import edits
-from agent_harness_roles.definition import Validate
+from agent_harness_roles.definition import Definition
 from agent_harness_roles.elision import LEAST, Elision
 from agent_harness_roles.evidence import Evidence, Shown
 from agent_harness_roles.history import HistoryCheck
@@ -44,10 +44,9 @@ class Run:
 
     role: Role
     role_run: str
-    validate: Validate
-    facts: Mapping[str, Any]
+    definition: Definition
+    task: Task
     opening: Shown
-    follow_up: str
     environment: Environment
     termination: Termination
     budget: Budget
@@ -63,7 +62,7 @@ class RunHost:
         self._spent_before = run.budget.spent().steps
         self._history, self._guard, self._evidence = HistoryCheck(), LoopGuard(), Evidence(run.opening)
         self._elision = Elision(run.environment.history_chars)
-        self._follow_up, self._steps_told, self._alone = run.follow_up, False, True
+        self._follow_up, self._steps_told, self._alone = run.definition.follow_up(run.task.variables), False, True
         self._tools: dict[str, Callable[[dict[str, Any]], str | Seen]] = {
             "bash": self._bash,
             "edit": self._edit,
@@ -193,15 +192,15 @@ class RunHost:
         evidence = self._evidence
         if not self._alone:
             return self._not_submitted([_ALONE])
-        problems, result = self._run.validate(arguments, self._run.facts, evidence)
+        problems, result = self._run.definition.validate(arguments, self._run.task.facts, evidence)
         if problems:
             return self._not_submitted(problems)
         evidence.accepted.append(result)
-        if self._run.follow_up:  # each answer is kept, so that what the story did to the verdict is data
+        if self._follow_up:  # each answer is kept, so that what the story did to the verdict is data
             self._record(Kind.ROLE_SUBMITTED, {"submission": canonical(result)}, round=len(evidence.accepted))
-        if self._follow_up:
-            text, self._follow_up, evidence.refused = self._follow_up, "", 0
-            return self._clean(text)
+        if self._follow_up and len(evidence.accepted) == 1:
+            evidence.refused = 0
+            return self._clean(self._follow_up)
         self.submission = result
         return "accepted"
 

@@ -49,17 +49,8 @@ class Runner:
         role_run = f"{role.name}-{uuid.uuid4().hex[:12]}"
         about = {"role": role.name, "role_run": role_run, "mode": role.mode.value, "limits": asdict(role.limits)}
         started = environment.recorder.event(Kind.ROLE_STARTED, {**about, "prompts": prompts})
-        run = Run(
-            role,
-            role_run,
-            definition.validate,
-            task.facts,
-            Shown(started.seq, "", opening[1].content, ok=True),
-            definition.follow_up(task.variables),
-            environment,
-            termination,
-            budget,
-        )
+        told = Shown(started.seq, "", opening[1].content, ok=True)
+        run = Run(role, role_run, definition, task, told, environment, termination, budget)
         end = _End(run, budget.spent(), environment.clock.monotonic())
         try:
             host = RunHost(run, tools)
