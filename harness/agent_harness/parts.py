@@ -102,10 +102,12 @@ class Parts:
         )
         inputs = {"mode": self.mode, "config": self.config.digest, "version": __version__, "image": stage.image}
         unread = self.config.review.unread
+        if self.mode != "live":  # a recorded review neither heeds earlier rounds nor is one
+            terms = replace(terms, target="", fresh=True)
         return ReviewGate(
             surface,
             role,
-            replace(terms, run=work.run, inputs=inputs, fresh=terms.fresh or self.mode != "live", unread=unread),
+            replace(terms, run=work.run, inputs=inputs, unread=unread),
             verdicts=self.verdicts,
             recorder=recorder,
             clock=self.clock,

@@ -48,10 +48,10 @@ class Bench:
         git(self.folder, *WHO, "commit", "-qm", message)
         return git(self.folder, "rev-parse", "HEAD")
 
-    def review(self, *script, **ask) -> ReviewReport:
+    def review(self, *script, record=None, **ask) -> ReviewReport:
         with self.desk.serving(critic=script):
             self.desk.settings()
-            with self.desk.app() as app:
+            with self.desk.app(record=record) as app:
                 asked = Ask(**{"base": "main", "head": "HEAD", **ask})
                 report = app.review(asked, self.desk.events.append, threading.Event())
                 assert app.audit.verify() == []
@@ -176,6 +176,15 @@ def test_a_later_round_knows_what_stands(bench):
     second = bench.review(LOOK, scripts.verdict("pass"), scripts.after_story())
     assert second.head != first.head and second.verdict == "fail"
     assert [one.disposition for one in second.findings] == [Disposition.KNOWN]
+
+
+def test_a_recorded_review_is_no_earlier_round(bench, tmp_path):
+    bench.change()
+    script = LOOK, scripts.verdict("pass"), scripts.after_story()
+    assert bench.review(*script, record=tmp_path / "made.json").verdict == "pass"
+    bench.change(notes="nothing of interest\n")
+    second = bench.review(LOOK, scripts.verdict("fail", findings=(WRONG,)), scripts.after_story())
+    assert (second.verdict, second.findings[0].disposition) == ("fail", Disposition.NEW)
 
 
 def test_hunks_that_nobody_looked_at_forbid_a_pass(bench):
