@@ -14,7 +14,7 @@ from typing import Any
 from agent_harness.errors import NothingToDo, UsageError
 from agent_harness.plans import HEADING, MARK, Draft, Ids, Plan, PlanItem, Skipped, lines_of, one_line, opaque, read
 from agent_harness.queue.drafts import check_cycles
-from agent_harness.types import Deliverable, NewItem
+from agent_harness.types import Check, Deliverable, NewItem
 
 LIMIT = 16 << 20
 """Bytes of a file."""
@@ -60,10 +60,12 @@ def parse(text: str) -> Source:
     return found
 
 
-def new_items(source: Source, name: str, *, done: Collection[str], taken: Collection[str]) -> list[NewItem]:
+def new_items(
+    source: Source, name: str, *, done: Collection[str], taken: Collection[str], project: Sequence[Check] = ()
+) -> list[NewItem]:
     """The items as they are queued. `name` is the file's, `done` names those that a person says are done, `taken` are
-    ids that the queue has. Raises UsageError for an id in `done` that is not there, and for items that would wait for
-    each other."""
+    ids that the queue has; checks of the file come beside those of the `project`, never in their place. Raises
+    UsageError for an id in `done` that is not there, and for items that would wait for each other."""
     items = [(item, key(item, item.id, name)) for item in source.plan.items]
     names = Counter(one for item, whole in items for one in (item.id, whole))
     if strange := sorted(one for one in done if names[one] != 1):
@@ -78,7 +80,7 @@ def new_items(source: Source, name: str, *, done: Collection[str], taken: Collec
             NewItem(
                 title=item.title,
                 brief=brief(item, source.plan),
-                checks=item.checks or None,
+                checks=tuple(dict.fromkeys((*project, *item.checks))) if item.checks else None,
                 key=whole,
                 allow_paths=item.allow,
                 id=None if wanted in used else wanted,

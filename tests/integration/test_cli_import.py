@@ -88,6 +88,15 @@ def test_a_plan_is_imported_once_with_its_order(cli, monkeypatch, tmp_path):
     assert states(cli)["second"][0] == "ready"
 
 
+def test_a_plan_takes_no_check_away_and_what_it_allows_is_said(cli, tmp_path):
+    bold = "### [ ] bold: Bold\n#### Checks\n- command: `true`\n#### Allow\n- `**`\n"
+    (tmp_path / "project" / "docs" / "plan.md").write_text(PLAN.replace("## Notes", f"{bold}## Notes"))
+    code, _, err = cli("queue", "import", "docs/plan.md")
+    assert code == 0 and "docs/plan.md#bold may change protected paths: **" in err
+    checks = json.loads(cli("queue", "show", "bold", "--json")[1])["item"]["checks"]
+    assert [one["command"] for one in checks] == ["make test", "true"]
+
+
 def test_all_or_nothing(cli, tmp_path):
     plan = tmp_path / "project" / "docs" / "plan.md"
     plan.write_text(PLAN + "### x\n## Items\n### [ ] a: A\n#### Depends on\n- b\n### [ ] b: B\n#### Depends on\n- a\n")

@@ -176,8 +176,9 @@ def import_items(
     with opened(sets, db) as app_:
         name, items = named(file, app_.root), app_.queue.items()
         known = {one.key: one for one in items}
-        new = importing.new_items(source, name, done=done or (), taken={one.id for one in items})
-        if not app_.config.project.checks:
+        project, ids = app_.config.project.checks, {one.id for one in items}
+        new = importing.new_items(source, name, done=done or (), taken=ids, project=project)
+        if not project:
             importing.need_checks([one for one in new if one.key not in known], "name checks in the plan")
         placed = dict(zip(new, app_.queue.add_all(new), strict=True)) if not dry_run else {}
         asked = [known[one.key] for one in new if one.done and one.key in known]
@@ -185,6 +186,8 @@ def import_items(
     for one in source.skipped:
         where = f"line {one.line}: " if one.line else ""
         say(f"not taken as it stands: {where}{one.why}" + (f": {line(one.text, 80)}" if one.text else ""))
+    for one in (one for one in new if one.allow_paths and not one.done):
+        say(f"{line(one.key or '')} may change protected paths: {line(', '.join(one.allow_paths))}")
     for item in (one for one in asked if one.state is not ItemState.DONE):
         say(f"{item.key} is queued already, and not done there: agent-harness queue done {item.id} --reason TEXT")
     fresh = sum(one["new"] for one in rows)
