@@ -368,6 +368,22 @@ def test_what_is_no_text_file_can_be_blocked_too(diff, path, quote, data):
     assert problems == [] and one["inside"] and one["sound"] and one["line"] == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "lines"), [(b"+x\n", 1), (b"+evil()\n" * 3, 3)], ids=["too short to be quoted", "the same over and over"]
+)
+def test_a_file_can_be_blocked_as_a_whole(rows, lines):
+    head = b"diff --git a/f b/f\nnew file mode 100644\n--- /dev/null\n+++ b/f\n"
+    diff = head + b"@@ -0,0 +1,%d @@\n" % lines + rows
+    given = facts(hunks=parse(diff), shown=frozenset({0}), read_candidate=lambda _: rows.replace(b"+", b""))
+    evidence = Evidence(Shown(3, "", diff.decode(), ok=True), [LOOK])
+    whole = finding(path="f", quote="new file mode 100644", evidence=[0])
+    problems, result = validate(verdict("fail", whole), given, evidence)
+    (one,) = result["findings"]
+    assert problems == [] and one["inside"] and (one["line"], one["end_line"]) == (1, lines)
+    problems, _ = validate(verdict("fail", {**whole, "quote": "file mode"}), given, evidence)
+    assert "quote a line that the diff has above its hunks" in problems[0]
+
+
 TWICE = b"".join(b"def f%d(t):\n    return check(t)\n\n" % n for n in range(9)) + b"def g(t):\n    return True\n"
 
 

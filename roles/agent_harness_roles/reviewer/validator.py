@@ -97,16 +97,26 @@ def _place(one: JSON, facts: Mapping[str, Any]) -> tuple[int, int]:
     data = facts["read_candidate" if head else "read_base"](one["path"])
     told, quote = [hunk for hunk in facts["hunks"] if hunk.path == one["path"]], clean(one["quote"]).strip()
     odd = data is None or len({hunk.head for hunk in told}) > 1
-    for hunk in told if quote else ():
-        # no text file, or not to be read by the name it is shown under: what the diff says of it can be quoted
-        if odd and quote in "\n".join(hunk.added if head else hunk.removed):
+    for hunk in told if odd and quote else ():
+        # no text file, or not to be read by the name it is shown under: what the diff shows of it can be quoted
+        if quote in "\n".join(hunk.added if head else hunk.removed):
             return hunk.new if head else hunk.base
-        if (odd or not hunk.runs) and quote in hunk.head:
-            return 1, 1
+    try:
+        return locate(_known(data, one), one["quote"])
+    except LookupError as fault:
+        for hunk in told:
+            if quote and quote in hunk.head.split("\n"):
+                first, last = sorted(hunk.new if head else hunk.base)
+                return max(1, first), last
+        more = "; of a file as a whole, quote a line that the diff has above its hunks" if told else ""
+        raise LookupError(f"{fault}{more}") from fault
+
+
+def _known(data: bytes | None, one: JSON) -> bytes:
     if data is None:
         how = "give it relative to the repository" if one["path"].startswith("/") else "check path and side"
         raise LookupError(f"is of no file: there is no {one['path']} in {one['side']}; {how}")
-    return locate(data, one["quote"])
+    return data
 
 
 def _unfounded(one: JSON, evidence: Evidence) -> str:
