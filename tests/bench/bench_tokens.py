@@ -74,8 +74,9 @@ class Turn:
 
 WORDS = (
     "request response parse buffer index cursor token stream header value record field table row column retry limit "
-    "budget clock event queue worker claim lease commit branch tree path folder reader writer encode decode total".split()
+    "budget clock event queue worker claim lease commit branch tree path folder reader writer encode decode total"
 )
+"""What names and prose are made of."""
 
 
 class Writer:
@@ -85,7 +86,7 @@ class Writer:
         self.dice = random.Random(seed)
 
     def name(self, parts: int = 2) -> str:
-        return "_".join(self.dice.choice(WORDS) for _ in range(parts))
+        return "_".join(self.dice.choice(WORDS.split()) for _ in range(parts))
 
     def code(self, size: int) -> str:
         """Python of about a size, as `sed -n` shows it."""
@@ -241,7 +242,8 @@ def _common(before: list[Block], now: list[Block]) -> int:
     count = 0
     for one, other in zip(before, now, strict=False):
         if one.text != other.text:
-            same = len(os.path.commonprefix([one.text, other.text]))
+            pairs = zip(one.text, other.text, strict=False)
+            same = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one.text), len(other.text)))
             return count + same // BYTES
         count += one.tokens
     return count

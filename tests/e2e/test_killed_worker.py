@@ -67,7 +67,9 @@ def test_the_next_run_takes_the_item_again(desk):
             first, cut = app.audit.events(item=item, kinds=["model.asked"])
             (answered,) = app.audit.events(item=item, kinds=["model.answered"])
             spent = answered.data["nanousd"] + cut.data["worst"]["nanousd"]
-            assert app.spending.spent_on(item).nanousd == spent, "a call that was cut off counts as the most it could have been"
+            assert app.spending.spent_on(item).nanousd == spent, (
+                "a call that was cut off counts as the most it could have been"
+            )
             assert first.data["call"] == answered.data["call"]
             report = desk.run(app, item)
             assert report.exit is Exit.OK, report.reason

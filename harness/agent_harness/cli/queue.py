@@ -183,9 +183,9 @@ def import_items(
         placed = dict(zip(new, app_.queue.add_all(new), strict=True)) if not dry_run else {}
         asked = [known[one.key] for one in new if one.done and one.key in known]
     rows = [row(one, placed[one] if placed else (known.get(one.key), one.key not in known)) for one in new]
-    for one in source.skipped:
-        where = f"line {one.line}: " if one.line else ""
-        say(f"not taken as it stands: {where}{one.why}" + (f": {line(one.text, 80)}" if one.text else ""))
+    for left in source.skipped:
+        where = f"line {left.line}: " if left.line else ""
+        say(f"not taken as it stands: {where}{left.why}" + (f": {line(left.text, 80)}" if left.text else ""))
     for one in (one for one in new if one.allow_paths and not one.done):
         say(f"{line(one.key or '')} may change protected paths: {line(', '.join(one.allow_paths))}")
     for item in (one for one in asked if one.state is not ItemState.DONE):

@@ -100,7 +100,8 @@ def _place(one: JSON, facts: Mapping[str, Any]) -> tuple[int, int]:
     for hunk in told if odd and quote else ():
         # no text file, or not to be read by the name it is shown under: what the diff shows of it can be quoted
         if quote in "\n".join(hunk.added if head else hunk.removed):
-            return hunk.new if head else hunk.base
+            first, last = hunk.new if head else hunk.base
+            return first, last
     try:
         return locate(_known(data, one), one["quote"])
     except LookupError as fault:
