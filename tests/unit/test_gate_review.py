@@ -107,7 +107,7 @@ class Kit:
         self.exits = exits or {}
         self.recorder, self.clock, self.verdicts = FakeRecorder(), clock or FakeClock(), FakeVerdicts()
         self.intact, self.trees, self.parents = True, [], {}
-        self.changed_since = LATER
+        self.diff, self.changed_since = DIFF, LATER
 
     def judge(self, **terms):
         @contextmanager
@@ -123,7 +123,7 @@ class Kit:
             open=opened,
             checkout=checkout,
             wordless=lambda candidate: replace(candidate, commit="wordless"),
-            diff=lambda old, new: DIFF if old == "base" else self.changed_since,
+            diff=lambda old, new: self.diff if old == "base" else self.changed_since,
             read=lambda tree, path: self.files.get((tree, path), FILES.get("head" if tree == "tree" else "base")),
             contains=self.contains,
             environment=lambda sandbox: Environment(sandbox, FakeModel(()), self.recorder, self.clock, str),
@@ -190,6 +190,13 @@ def test_unseen_hunks_forbid_a_pass_but_not_a_fail():
     assert (report.verdict, report.exit, report.unseen) == ("inconclusive", 3, ("app.py:1-4",))
     assert "app.py:1-4" in report.reason
     assert Kit(said("fail", finding(), unseen=["app.py:1-4"])).judge().verdict == "fail"
+
+
+def test_the_prompt_shows_nothing_of_a_submodule():
+    kit = Kit(said("pass"))
+    kit.diff = DIFF + b"diff --git a/lib b/lib\nnew file mode 160000\n--- /dev/null\n+++ b/lib\n@@ -0,0 +1 @@\n+Sub\n"
+    kit.judge()
+    assert kit.task.facts["shown"] == {0} and len(kit.task.facts["hunks"]) == 2
 
 
 def test_a_changed_tree_and_a_run_without_a_verdict_are_labelled_and_inconclusive():

@@ -368,6 +368,15 @@ def test_what_is_no_text_file_can_be_blocked_too(diff, path, quote, data):
     assert problems == [] and one["inside"] and one["sound"] and one["line"] == 1
 
 
+def test_a_submodule_is_never_seen_unless_the_base_lets_it_go_unread():
+    hunks = parse(MODULE.encode() + MODULE.replace("index 1..2 160000", "deleted file mode 160000").encode())
+    assert [hunk.elsewhere for hunk in hunks] == [True, False]
+    evidence = Evidence(commands=[Shown(20, "git diff lib", MODULE, ok=True)])
+    for shown, unseen in (set(), ["lib:1-1"]), ({0}, []):
+        given = facts(hunks=hunks[:1], shown=frozenset(shown))
+        assert validate(verdict("pass"), given, evidence)[1]["unseen"] == unseen
+
+
 @pytest.mark.parametrize(
     ("rows", "lines"), [(b"+x\n", 1), (b"+evil()\n" * 3, 3)], ids=["too short to be quoted", "the same over and over"]
 )

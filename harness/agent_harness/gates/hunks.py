@@ -51,6 +51,11 @@ class Hunk:
         said = self.head.rstrip("\n").split("\n")  # a path may hold anything but a raw line end
         return said[-1].startswith("Binary files ") and not said[1].startswith("deleted file mode ")
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether what head has here is in no tree: a submodule, of which there is only the name of a commit."""
+        return re.search(r"^(new file mode|index \S+) 160000$", self.head, re.MULTILINE) is not None
+
     def touches(self, side: str, first: int, last: int) -> bool:
         """Whether lines of a side lie in what it changes. Of lines that are gone, head has the two around the gap."""
         for base, new in self.runs:

@@ -126,7 +126,7 @@ class ReviewGate:
         }
         facts = {
             "hunks": hunks,
-            "shown": chosen | spared,
+            "shown": frozenset(n for n in chosen if not hunks[n].elsewhere) | spared,
             "story": story,
             "read_candidate": lambda path: self._read(case.candidate.tree, path),
             "read_base": lambda path: self._read(case.base, path),

@@ -199,7 +199,7 @@ def _unseen(admitted: Sequence[str], facts: Mapping[str, Any], evidence: Evidenc
         if (hunk.dark or number not in facts["shown"]) and key not in outputs:
             outputs[key] = "\n".join(_of(*key, evidence))
         seen = number in facts["shown"] and not hunk.dark
-        if hunk.name in admitted or not (seen or _printed(hunk, outputs[key], facts)):
+        if hunk.name in admitted or not (seen or (_printed(hunk, outputs[key], facts) and not hunk.elsewhere)):
             out.append(hunk.name)
     return out
 
