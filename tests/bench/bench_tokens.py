@@ -29,7 +29,7 @@ from agent_harness.models.recording import ReplayTransport
 from agent_harness.models.routes import history_chars
 from agent_harness.ports import Environment, Task, Termination
 from agent_harness.types import Command, CommandEnd, CommandResult, Finish, Limits, Message, Reply, ToolCall, Usage
-from agent_harness_adapters.litellm_transport import LitellmTransport
+from agent_harness_adapters.litellm_transport import LitellmTransport, _litellm
 from agent_harness_adapters.miniswe_loop import MiniSweLoop
 from agent_harness_roles.runner import Runner
 from agent_harness_sandbox.execd import Folder, Output
@@ -327,7 +327,7 @@ class Meter:
         self._count, self._before = 0, [Block("")]
 
     def send(self, request: Any, timeout_s: float) -> Reply:
-        sent = self._wire._arguments(request, "key", timeout_s)
+        sent = self._wire._arguments(request, "key", timeout_s, _litellm())
         prompt = blocks(sent["messages"], sent["tools"])
         texts = [block.text for block in prompt]
         self._bill.steps += texts[: len(self._before)] != [b.text for b in self._before] and self._count > 0
