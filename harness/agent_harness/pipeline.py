@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -96,7 +97,8 @@ class Life:
         except OSError as error:
             return End(Settlement.DEFERRED, Exit.INCONCLUSIVE, "inconclusive", f"this machine could not do it: {error}")
         except Exception as error:  # a bug of ours is never the work's fault
-            logger().exception("the harness itself broke", item=self._item.id, run=self._claim.run)
+            trace = self._parts.redact(traceback.format_exc())  # an error's own text may hold anything
+            logger().error("the harness itself broke", item=self._item.id, run=self._claim.run, trace=trace)
             return End(Settlement.HELD, Exit.INCONCLUSIVE, "held", f"the harness itself broke: {error!r}")
 
     def _work(self) -> End:

@@ -195,3 +195,21 @@ def test_the_key_is_nowhere(desk):
         if path.is_file():
             assert KEY.encode() not in path.read_bytes(), path
     assert all(KEY not in seen.raw.decode() for seen in desk.server.requests)
+
+
+class Broken:
+    """A transport with a bug, whose error holds the key."""
+
+    def send(self, request, timeout_s):
+        raise RuntimeError(f"Bearer {KEY}")
+
+
+def test_a_bug_of_the_harness_holds_the_item_and_tells_no_key(desk, capfd):
+    desk.settings()
+    with desk.app(transport=lambda _: Broken()) as app:
+        item = desk.add(app)
+        report = desk.run(app)
+        assert (report.exit, app.queue.get(item).state) == (Exit.INCONCLUSIVE, ItemState.HELD), report.reason
+    told = "".join(capfd.readouterr())
+    assert "the harness itself broke" in told and "RuntimeError" in told
+    assert KEY not in told + report.reason
