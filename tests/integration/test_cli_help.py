@@ -70,7 +70,13 @@ def test_the_commands_are_those_promised():
         "import",
         "done",
     }
-    assert {words[1] for words in ALL if words[:1] == ["audit"] and words[1:]} == {"ls", "show", "cost", "stats", "verify"}
+    assert {words[1] for words in ALL if words[:1] == ["audit"] and words[1:]} == {
+        "ls",
+        "show",
+        "cost",
+        "stats",
+        "verify",
+    }
 
 
 @pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "main")

@@ -43,7 +43,9 @@ def test_a_long_log_keeps_its_summary_and_names_what_was_cut():
     cut = int(observed.output.split("[... ")[1].split(" bytes cut")[0])
     kept = len(observed.output.encode())
     assert 4000 - 2 * len("test_4999 PASSED") < len(log) - cut <= 4000 and kept < 4200
-    assert set(observed.output.splitlines()) - set(log.splitlines()) == {observed.output.splitlines()[-cut_at(observed)]}
+    assert set(observed.output.splitlines()) - set(log.splitlines()) == {
+        observed.output.splitlines()[-cut_at(observed)]
+    }
 
 
 def cut_at(observed) -> int:
