@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -194,7 +195,10 @@ class App:
         if item is None:
             return self._none_ready()
         found = self.queue.get(item)
-        why = f"it is {found.state}" + (f" ({found.reason})" if found.reason else "")
+        waits = found.not_before_ms if found.state is ItemState.READY else 0
+        at = f"{datetime.fromtimestamp(waits / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        state = f"it waits until {at}" if waits > self.clock.now_ms() else f"it is {found.state}"
+        why = state + (f" ({found.reason})" if found.reason else "")
         verb = "retry" if found.state in {ItemState.READY, ItemState.FAILED, ItemState.EXHAUSTED} else "show"
         return NothingToDo(f"item {item} cannot be run now", why=why, next=f"agent-harness queue {verb} {item}")
 

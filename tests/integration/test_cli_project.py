@@ -82,6 +82,15 @@ def test_doctor_finds_a_route_without_a_price_and_leaves_nothing_where_no_reposi
     assert not (folder / ".harness").exists()
 
 
+def test_doctor_finds_a_base_that_is_not_there(checked, tmp_path):
+    folder = tmp_path / "a työ"
+    assert "has no commits yet" in checked("doctor")[1]
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", "first"], cwd=folder, check=True)
+    code, out, _ = checked("doctor", "--set", "project.base=mian")
+    assert code == 3 and "FAIL  repository" in out and "has no commit named 'mian'" in out
+
+
 def test_json_before_the_command_is_refused_and_not_left_unheeded(cli):
     code, out, _ = cli("--json", "queue", "list")
     assert code == 2 and "COMMAND --json" in json.loads(out)["error"]["next"]

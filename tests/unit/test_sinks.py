@@ -308,3 +308,10 @@ def test_junit_is_xml_whatever_it_is_told(hostile_report):
     for verdict, end in zip(LEFT, ("system-out", "failure", "error"), strict=True):
         first = ET.fromstring(junit.render(report(verdict=verdict))).find("testcase")
         assert first[0].tag == end
+
+
+def test_a_waiver_is_not_told_as_the_storys_doing():
+    """A pass by waiver was a fail before the story: the story had no part in it. A blocking claim is its doing."""
+    waived = report(WAIVED, verdict="pass", exit=0, blind="fail")
+    assert "altered" not in text.render(waived) and "altered" not in text.render(report(FINDING, blind="pass"))
+    assert "altered the verdict: it was pass" in text.render(report(finding(kind="unsupported_claim"), blind="pass"))

@@ -92,10 +92,14 @@ def headline(report: ReviewReport) -> str:
     return f"{report.verdict} (exit {report.exit}): {flat(report.reason or report.summary or 'no reason was given')}"
 
 
+def _by_story(one: ReviewFinding) -> bool:
+    return one.blocking and one.kind == "unsupported_claim"
+
+
 def notes(report: ReviewReport) -> list[str]:
     """What else a reader has to know before believing the verdict."""
     told = ["the stored verdict of the same inputs: no model was asked"] if report.remembered else []
-    if report.blind and report.blind != report.verdict:
+    if report.blind == "pass" and report.verdict == "fail" and any(map(_by_story, report.findings)):
         told.append(f"the change's story altered the verdict: it was {report.blind} before the story was told")
     if report.unseen:
         told.append(f"{len(report.unseen)} of {report.hunks} changed hunks were not seen: {', '.join(report.unseen)}")

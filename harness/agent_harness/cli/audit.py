@@ -109,7 +109,9 @@ def money(cost: Cost) -> str:
 
 @app.command()
 def stats(*, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
-    """Count how reviews ended, and how often the change's own story altered a verdict."""
+    """Count how reviews ended.
+
+    Also how often the change's own story altered a verdict."""
     with opened(sets, db) as app_:
         judged = [event.data for event in app_.audit.events(kinds=[Kind.REVIEW_JUDGED])]
     asked = [one for one in judged if not one["remembered"]]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent_harness.bench.score import Review, Score
 
 REVIEWER = "A recorded one: careful, lazy, gullible, fabricating. Else your route."
-app = noun("Measure a reviewer on seeded changes to real packages, whose truth is known exactly.")
+app = noun("Measure a reviewer.")
 
 
 @app.command()
@@ -28,7 +28,10 @@ def review(
     sets: Sets = None,
     as_json: Json = False,
 ) -> int:
-    """Review seeded changes with the reviewer's own route, or with a recorded reviewer, and score what it said."""
+    """Score a reviewer on seeded faults.
+
+    They are put into real packages, so their truth is known exactly. The reviewer is your own route's, or a recorded
+    one."""
     from agent_harness.bench.cases import PACKAGES, make
     from agent_harness.bench.reviewers import STYLES
     from agent_harness.bench.run import reviews

@@ -17,6 +17,7 @@ from agent_harness.models.client import Route
 from agent_harness.models.pricing import PriceTable
 from agent_harness.models.routes import Rate
 from agent_harness.ports import Finding
+from agent_harness.workspace.source import locate, resolve
 
 GIT_LEAST = (2, 34)
 SPACE_LEAST = 1 << 30
@@ -66,6 +67,8 @@ def project(loaded: Loaded) -> Iterator[Finding]:
     source = loaded.config.source(loaded.root)
     try:
         need_repository(source)
+        if Path(source).is_absolute():  # a URL is asked when it is fetched
+            resolve(locate(source), loaded.config.project.base)
         yield Finding("repository", ok=True, seen=loaded.config.project.source)
     except HarnessError as error:
         yield failed("repository", error)

@@ -95,7 +95,10 @@ def next_step(report: RunReport) -> str:
     """What to do now."""
     if report.branch:
         return f"next: git log -p -1 {report.branch}"
-    again = f"; when set right: agent-harness queue retry {report.item}" if report.outcome in RETRIED else ""
+    retry = f"agent-harness queue retry {report.item}"
+    again = f"; when set right: {retry}" if report.outcome in RETRIED else ""
+    if report.outcome == "inconclusive":
+        again = f"; it stays queued, and is ready again after a pause; at once: {retry}"
     return f"next: agent-harness queue show {report.item}; agent-harness audit show {report.run}{again}"
 
 

@@ -100,7 +100,7 @@ class ReviewReport:
     unread: tuple[str, ...] = ()
     """Changed hunks that the base's configuration lets go unread (`review.unread`)."""
     blind: str = ""
-    """The verdict before the story was told; differs from `verdict` where the story changed it."""
+    """The reviewer's own verdict before the story was told. A waiver sets `verdict` apart from it too."""
     told: str = ""
     """The reviewer's word after the story was told. It may add to the verdict, and takes nothing from it."""
     remembered: bool = False
