@@ -18,6 +18,7 @@ from agent_harness.types import Check, Deliverable, NewItem
 
 LIMIT = 16 << 20
 """Bytes of a file."""
+READABLE = "give a plan, a checklist (`- [ ] title`), or issues as JSON"
 MOST_ITEMS, MOST_LINES = 2000, 200_000
 LONGEST_BRIEF, LONGEST_TITLE = 256 << 10, 1000
 """Characters: they go into prompts."""
@@ -48,9 +49,7 @@ def parse(text: str) -> Source:
     items = found.plan.items
     if not items:
         why = "; ".join(f"line {one.line}: {one.why}" if one.line else one.why for one in found.skipped[:3])
-        raise NothingToDo(
-            "it holds no item", why=why, next="give a plan, a checklist (`- [ ] title`), or issues as JSON"
-        )
+        raise NothingToDo("it holds no item", why=why, next=READABLE)
     if len(items) > MOST_ITEMS:
         raise UsageError(f"it holds {len(items)} items", why=f"{MOST_ITEMS} is the most", next="split it")
     for item in items:
@@ -190,8 +189,9 @@ def _listed(text: str) -> Source:
                 at += 1
     except (ValueError, RecursionError) as error:
         source = _checklist(text)
-        broken = Skipped(0, f"it is not whole as JSON ({error})", "")
-        return source if source.plan.items else replace(source, skipped=(broken,))
+        if not source.plan.items:
+            raise UsageError("it is not whole as JSON", why=str(error), next=READABLE) from error
+        return source
     return _issues(list(_flat(found)))
 
 

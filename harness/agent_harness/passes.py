@@ -66,7 +66,7 @@ def plan(parts: Parts, ask: Ask) -> ReviewPlan:
     diff = parts.repository.diff(base, head)
     found = hunks.parse(diff)
     role, whole = parts.role("reviewer").limits, parts.config.limits.limits
-    worst = min(2 * role.nanousd, whole.nanousd)  # the diff alone, then once more with the story
+    worst = min(role.nanousd, whole.nanousd)  # one conversation, with the story in it
     return ReviewPlan(
         base=base,
         head=head,

@@ -83,7 +83,7 @@ def test_a_plan_says_what_would_be_looked_at_and_what_it_could_cost(repo, run):
     assert plan(run, "--passes", "3")["worst_nanousd"] == 3 * told["worst_nanousd"] > 0
     assert plan(run, "--set", "limits.usd=0.25")["worst_nanousd"] == 250_000_000
     code, out, _ = run("--dry-run")
-    assert code == 0 and "worst     $3.0000" in out and "1 of 1 hunks" in out
+    assert code == 0 and "worst     $1.5000" in out and "1 of 1 hunks" in out
     assert git(repo, "status", "--porcelain") == ""
 
 
