@@ -103,7 +103,8 @@ def test_a_survey_becomes_a_plan_and_the_plan_items(line, desk):
         assert app.audit.verify() == []
     assert (one.state, two.state, two.depends_on) == (ItemState.READY, ItemState.BLOCKED, ("mend-split",))
     assert "the shares add up" in one.brief and "bill/split.py:8" in one.brief and one.allow_paths == ()
-    assert one.checks[0].command == "python3 -m pytest -q tests/test_split.py"
+    commands = [check.command for check in one.checks]
+    assert commands == ["python3 -m pytest -q", "python3 -m pytest -q tests/test_split.py"]  # the project's come first
 
 
 LIES = {

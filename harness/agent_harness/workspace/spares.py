@@ -46,7 +46,7 @@ class Spares:
     def __init__(self, folder: Path, write: Callable[[str, Place], Checkout]) -> None:
         """`write` lays out a commit with git."""
         self._folder, self._write = folder, write
-        self._stop, self._maker = threading.Event(), threading.Thread()
+        self._stop, self._maker, self._one = threading.Event(), threading.Thread(), threading.Lock()
 
     def take(self, commit: str, place: Place) -> Checkout | None:
         """Fill the new folder `place.dest` with the spare of a commit; None where there is none to be had."""
@@ -70,13 +70,19 @@ class Spares:
 
     def start(self, commit: str, place: Place) -> None:
         """Make a spare in the background, if there is none. `place` says whose; its folder does not count."""
-        self.stop()
         name = self._name(commit, place)
-        self._maker = threading.Thread(target=self._make, args=(commit, place, name), name=name.name, daemon=True)
-        self._maker.start()
+        maker = threading.Thread(target=self._make, args=(commit, place, name), name=name.name, daemon=True)
+        with self._one:
+            self._end()
+            maker.start()
+            self._maker = maker  # not before it runs: a work tree laid at the same time may wait for it
 
     def stop(self) -> None:
         """Give up what is being made."""
+        with self._one:
+            self._end()
+
+    def _end(self) -> None:
         self._stop.set()
         if self._maker.is_alive():
             self._maker.join()
