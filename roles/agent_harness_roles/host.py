@@ -100,6 +100,11 @@ class RunHost:
         return results, self._over
 
     @property
+    def accepted(self) -> dict[str, Any] | None:
+        """The last submission that was accepted."""
+        return self._evidence.accepted[-1] if self._evidence.accepted else None
+
+    @property
     def _over(self) -> bool:
         return self.submission is not None or self.stopped is not None
 

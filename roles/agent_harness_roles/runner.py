@@ -2,7 +2,7 @@
 
 import difflib
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class Runner:
             ended = Ended.HARNESS_FAULT if isinstance(fault, Exception) else Ended.CANCELLED
             end(ended, f"{type(fault).__name__}: {fault}")
             raise
-        return end(ended, detail, host.submission)
+        return replace(end(ended, detail, host.submission), accepted=host.accepted)
 
     def _drive(self, host: RunHost, run: Run, opening: list[Message]) -> tuple[Ended, str]:
         try:

@@ -158,8 +158,11 @@ class Kit:
     def ask(self, task, environment):
         self.task, self.asked = task, self.asked + 1
         answer = self.answers.pop(0)
-        ended, submission = (answer, None) if isinstance(answer, Ended) else (Ended.SUBMITTED, answer)
-        return RoleResult("reviewer", "r-1", ended, "why", submission, Spend(), 1.0)
+        ended, accepted = answer if isinstance(answer, tuple) else (Ended.SUBMITTED, answer)
+        if isinstance(answer, Ended):
+            ended, accepted = answer, None
+        submission = accepted if ended is Ended.SUBMITTED else None
+        return RoleResult("reviewer", "r-1", ended, "why", submission, Spend(), 1.0, accepted)
 
 
 def test_a_verified_finding_blocks_and_a_pass_passes():
@@ -417,3 +420,25 @@ def test_what_the_base_lets_go_unread_is_named_and_no_longer_waited_for():
     assert kit.task.facts["shown"] == frozenset(range(report.hunks))
     assert "need not be read" in kit.task.variables["changed"]
     assert "+    a = x[0]" not in kit.task.variables["diff"]
+
+
+def test_findings_stand_when_the_run_ends_before_the_story_is_judged():
+    kit = Kit((Ended.MALFORMED, said("fail", finding())))
+    report = kit.judge()
+    assert (report.verdict, report.exit, report.blind, report.told) == ("fail", 1, "fail", "")
+    assert "malformed" in report.unheard and len(report.findings) == 1
+    kit.answers = [said("fail", finding())]
+    assert not kit.judge().remembered  # it was not remembered as if it were whole
+
+
+@pytest.mark.parametrize(("ended", "code"), [(Ended.MALFORMED, 3), (Ended.LIMIT_STEPS, 6), (Ended.CREDENTIALS, 4)])
+def test_a_first_pass_is_no_pass_when_the_story_was_not_judged(ended, code):
+    noted = finding(severity="P3", wanted=False)
+    report = Kit((ended, said("pass", noted))).judge()
+    assert (report.verdict, report.exit, len(report.findings)) == ("inconclusive", code, 1)
+    assert ended in report.reason
+
+
+def test_a_review_that_was_stopped_says_nothing():
+    report = Kit((Ended.CANCELLED, said("fail", finding()))).judge()
+    assert (report.verdict, report.exit, report.findings) == ("inconclusive", 130, ())

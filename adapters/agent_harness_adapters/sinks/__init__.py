@@ -101,6 +101,8 @@ def notes(report: ReviewReport) -> list[str]:
     told = ["the stored verdict of the same inputs: no model was asked"] if report.remembered else []
     if report.blind == "pass" and report.verdict == "fail" and any(map(_by_story, report.findings)):
         told.append(f"the change's story altered the verdict: it was {report.blind} before the story was told")
+    if report.unheard and report.verdict == "fail":
+        told.append(f"what the change says of itself was not judged: {report.unheard}")
     if report.unseen:
         told.append(f"{len(report.unseen)} of {report.hunks} changed hunks were not seen: {', '.join(report.unseen)}")
     if report.unread:

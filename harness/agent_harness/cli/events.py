@@ -84,7 +84,7 @@ class Progress:
             "replay": "; the answers are recorded: the cost shown was theirs then, nothing is paid now",
             "record": "; the answers are being recorded",
         }
-        asked = f"{data['purpose']} on" if data.get("purpose") else "review of what was made of"
+        asked = f"{data['purpose']} on" if data.get("purpose") else "review of the change to"
         what = f"attempt {data['generation']} from" if data["generation"] else asked
         return f"{what} {data['base']}{note.get(data['mode'], '')}"
 

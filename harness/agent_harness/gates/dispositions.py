@@ -90,7 +90,7 @@ def _today(now_ms: int) -> date:
 def _waiver(entry: Mapping[str, Any], beside: str) -> tuple[str, str, date]:
     for name, kind in _FIELDS.items():
         if type(entry.get(name)) is not kind or not str(entry[name]).strip():
-            raise ValueError(f"a waiver has no {name}, or not as {kind.__name__}")
+            raise ValueError(f"the {name} of a waiver is missing, or is no {'date' if kind is date else 'text'}")
     unknown = entry.keys() - _FIELDS.keys()
     if beside or unknown:
         raise ValueError(beside or f"unknown: {', '.join(sorted(unknown))}")
@@ -106,6 +106,8 @@ def settle(raw: ReviewReport, waived: Mapping[str, str]) -> ReviewReport:
     if blocking:
         told = "; ".join(f"{one.severity} {one.path}:{one.line} {one.title}" for one in blocking)
         return replace(raw, findings=findings, verdict="fail", exit=int(Exit.FAILED), reason=told)
+    if raw.unheard:
+        return replace(raw, findings=findings, verdict="inconclusive", reason=raw.unheard)
     if raw.unseen:
         named = ", ".join(raw.unseen[:_NAMED]) + (" ..." if len(raw.unseen) > _NAMED else "")
         why = f"{len(raw.unseen)} of {raw.hunks} changed hunks were neither shown nor read: {named}"

@@ -106,7 +106,7 @@ class ReviewGate:
         raw = ReviewReport.from_json(stored) if stored else self._ask(case, hunks, task)
         raw = replace(raw, run=self.terms.run, remembered=stored is not None)
         report = raw if raw.verdict == "inconclusive" else settle(raw, waived)
-        if report.verdict != "inconclusive" and not report.remembered:
+        if report.verdict != "inconclusive" and not report.remembered and not report.unheard:
             self.verdicts.remember(key, self.terms.target, self.clock.now_ms(), raw.as_json())
         self.report = report
         self.recorder.event(Kind.REVIEW_JUDGED, _counted(raw, report))
@@ -156,9 +156,10 @@ class ReviewGate:
         empty = self._empty(case, hunks)
         if not intact:
             return replace(empty, reason="the reviewed tree changed during the review, so the review is void")
-        if result.ended is not Ended.SUBMITTED or result.submission is None:
-            return replace(empty, **_no_verdict(result))
-        said, earlier = result.submission, self._earlier(case)
+        lost = {} if result.ended is Ended.SUBMITTED else _no_verdict(result)
+        if result.accepted is None or result.ended is Ended.CANCELLED:
+            return replace(empty, **lost)
+        said, earlier = result.accepted, self._earlier(case)
         prover = Prover(self.surface.checkout, self.recorder, environment.screen)
         findings = [self._finding(one, case, prover) for one in said["findings"]]
         if earlier:
@@ -167,7 +168,8 @@ class ReviewGate:
         return replace(
             empty,
             verdict=said["verdict"],
-            exit=0,
+            exit=lost.get("exit", 0),
+            unheard=lost.get("reason", ""),
             summary=said["summary"],
             confidence=float(said["confidence"]),
             findings=tuple(findings),

@@ -63,6 +63,8 @@ class RoleResult:
     submission: JSON | None
     spend: Spend
     seconds: float
+    accepted: JSON | None = None
+    """The last submission that was validated, also of a run that was to give another and did not."""
 
 
 @dataclass(frozen=True, slots=True)

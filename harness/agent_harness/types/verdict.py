@@ -103,6 +103,8 @@ class ReviewReport:
     """The reviewer's own verdict before the story was told. A waiver sets `verdict` apart from it too."""
     told: str = ""
     """The reviewer's word after the story was told. It may add to the verdict, and takes nothing from it."""
+    unheard: str = ""
+    """Why there is no second word: the run ended before. The first one's findings stand; it makes no pass."""
     remembered: bool = False
     """The stored verdict of the same inputs; no model was asked."""
     receipt: JSON = field(default_factory=dict)

@@ -21,6 +21,8 @@ from agent_harness_roles.evidence import Evidence, telling
 _BLOCKING = {"P0", "P1"}
 _FEWEST_WORDS = 3
 _NAMED = 20
+_LINES, _SHOWN = 5, 160
+"""Of the story, in a refusal: lines, and characters of each."""
 _STORY_KIND = "unsupported_claim"
 
 
@@ -149,7 +151,8 @@ def _claims(
     for number, one in enumerate(claims, 1):
         where = f"claim {number}"
         if _plain(one["statement"]) not in story:
-            problems.append(f"{where}: its statement does not stand in the story; copy the words")
+            told = [line.strip()[:_SHOWN] for line in facts["story"].splitlines() if line.strip()]
+            problems.append(f"{where}: its statement does not stand in the story; copy words of it: {told[:_LINES]}")
         shown, doubt = evidence.cited(one.get("evidence", ()))
         if one["support"] != "not_checked":
             doubt = doubt or _unshown(one, evidence)
