@@ -207,7 +207,8 @@ def test_what_is_being_made_is_not_swept(ours, base):
         holder.wait()
         holder.stdout.close()
     late = time.monotonic() + 10
-    while new.exists() and time.monotonic() < late:  # the killed `sleep` holds the lock until the kernel is done with it
+    # the killed `sleep` holds the lock until the kernel is done with it
+    while new.exists() and time.monotonic() < late:
         HarnessRepository.open(ours.path)
     assert not new.exists()
 
