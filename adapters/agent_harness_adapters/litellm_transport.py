@@ -151,6 +151,7 @@ class LitellmTransport:
 def _litellm() -> Any:
     """litellm, imported and quiet."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    os.environ["LITELLM_MODE"] = "PRODUCTION"  # else it reads a .env above itself: a project's own, where its venv is
     import httpx
     import litellm
 

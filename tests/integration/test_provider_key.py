@@ -177,3 +177,27 @@ def test_no_exception_holds_it(model, status, monkeypatch, capfd):
         assert leaks("\n".join([*told, *capfd.readouterr()]).encode()) == []
         assert error.__cause__ is None and error.__context__ is None
         assert KEY not in repr(vars(transport))
+
+
+def test_no_env_file_of_the_project_says_where_a_key_goes(tmp_path):
+    """litellm would read the `.env` above its own folder: of the project under review, where the environment lies in it."""
+    import litellm
+
+    packages = Path(litellm.__file__).parents[1]
+    (tmp_path / ".env").write_text("OPENAI_BASE_URL=http://elsewhere.example/v1\nOPENAI_API_KEY=theirs\n")
+    link = tmp_path / ".venv/lib/site-packages"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(packages)
+    roots = [str(Path(__file__).parents[2] / name) for name in ("harness", "adapters")]
+    told = "from agent_harness_adapters.litellm_transport import _litellm as load; import os; print(load().__file__)"
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(link), *roots])}
+    words = [
+        sys.executable,
+        "-S",
+        "-c",
+        f"{told}; print(os.environ.get('OPENAI_BASE_URL'), os.environ.get('OPENAI_API_KEY'))",
+    ]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    where, seen = done.stdout.splitlines()[-2:]
+    assert where.startswith(str(link)), "the copy that would have read it"
+    assert seen == "None None"
