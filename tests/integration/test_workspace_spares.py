@@ -226,10 +226,15 @@ def test_a_spare_may_be_asked_for_and_taken_by_several_threads(ours, base, sourc
             faults.append(fault)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that they meet in every place
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
     ours.rest()
     assert faults == []
     exact(tmp_path / "t0-5", source)
