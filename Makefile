@@ -23,7 +23,7 @@ check: setup-check  ## format, lint, types, import contracts, house numbers, the
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pytest tests/integration/test_house.py
-	UNIT_LIMIT_S=10 scripts/test.sh
+	UNIT_LIMIT=10 scripts/test.sh
 
 bench: setup  ## per-command and per-step overhead, beside mini-swe-agent's own Docker environment
 	@missed=0; for bench in tests/bench/bench_*.py; do \

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_harness.types import Mode, Mount, SandboxSpec
+from agent_harness_sandbox import build
 from agent_harness_sandbox.client import connect
 from agent_harness_sandbox.conformance import Box
 from agent_harness_sandbox.docker_engine import DockerEngine
@@ -79,6 +80,12 @@ def client():
     """A connection to the engine."""
     with contextlib.closing(connect()) as client:
         yield client
+
+
+def made(client, *projects):
+    """The tags of the images that were made for these projects, and for no other test beside this one."""
+    found = [client.images.list(filters={"label": f"{build.PROJECT}={build.whose(one)}"}) for one in projects]
+    return {tag for images in found for image in images for tag in image.tags}
 
 
 def ours(client, label=None):

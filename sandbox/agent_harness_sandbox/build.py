@@ -88,15 +88,16 @@ def prepare(bench: Bench, plan: ImagePlan) -> str:
     return made
 
 
-def _whose(plan: ImagePlan) -> str:
-    return hashlib.sha256(plan.project.encode()).hexdigest()[:16] if plan.project else ""
+def whose(project: str) -> str:
+    """The label's value for a project, which is a path of this machine."""
+    return hashlib.sha256(project.encode()).hexdigest()[:16] if project else ""
 
 
 def tidy(bench: Bench, plan: ImagePlan, now: float) -> None:
     """Remove a project's images that others have superseded. The engine itself keeps what a container stands on."""
     from docker.errors import APIError
 
-    rows = bench.client.images.list(filters={"label": f"{PROJECT}={_whose(plan)}"}) if plan.project else []
+    rows = bench.client.images.list(filters={"label": f"{PROJECT}={whose(plan.project)}"}) if plan.project else []
     for image in sorted(rows, key=_used, reverse=True)[KEPT:]:
         if now - _used(image) > UNUSED_S:
             for tag in image.tags:
@@ -106,10 +107,10 @@ def tidy(bench: Bench, plan: ImagePlan, now: float) -> None:
 
 
 def _used(image: Any) -> float:
-    """When an image was last tagged, which every use does."""
+    """When an image was last tagged, which every use does. The engine says it to the nanosecond, at its own hour."""
     text = str((image.attrs.get("Metadata") or {}).get("LastTagTime") or "")
     text = image.attrs.get("Created", "") if text.startswith("0001") or not text else text
-    return datetime.fromisoformat(text[:19] + "+00:00").timestamp()
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _once(bench: Bench, tag: str, make: Callable[[], None]) -> str:
@@ -180,7 +181,7 @@ def _build(bench: Bench, plan: ImagePlan, packed: Any, more: Mapping[str, Any]) 
         decode=True,
         network_mode=policy.NETWORKS[plan.network],
         container_limits={"memory": MEMORY, "memswap": MEMORY},
-        labels={PROJECT: _whose(plan)},
+        labels={PROJECT: whose(plan.project)},
         **more,
     )
     _follow(bench, rows, time.monotonic() + plan.timeout_s, f"building {more['dockerfile']}")
@@ -221,7 +222,7 @@ def _run(bench: Bench, plan: ImagePlan, body: Mapping[str, Any], tag: str, way: 
         changes = [
             'CMD ["bash"]',
             "ENTRYPOINT []",
-            f'LABEL {LABEL}="" agent-harness.image="setup" {PROJECT}="{_whose(plan)}"',
+            f'LABEL {LABEL}="" agent-harness.image="setup" {PROJECT}="{whose(plan.project)}"',
         ]
         api.commit(container, repository=SET_UP, tag=tag.partition(":")[2], changes=changes)
     finally:

@@ -43,6 +43,10 @@ class Desk:
             '[roles.implementer]\nroutes = ["coder"]\n[roles.reviewer]\nroutes = ["critic"]\n' + text
         )
 
+    def state(self) -> Path:
+        loaded = load(self.folder)
+        return loaded.config.state_dir(loaded.root)
+
     @contextmanager
     def serving(self, **script) -> Iterator[OpenAIServer]:
         with OpenAIServer({"coder": script.get("coder", ()), "critic": script.get("critic", ())}) as self.server:

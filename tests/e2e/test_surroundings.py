@@ -9,10 +9,10 @@ import pytest
 from agent_harness.cli.events import Progress
 from agent_harness.errors import ConfigError, Exit, SandboxUnavailable, UsageError
 from agent_harness.types.kinds import Kind
-from agent_harness_sandbox import build
 from agent_harness_sandbox.client import connect
 from e2e import scripts
 from e2e.test_main_job import play
+from sandboxes import made
 
 pytestmark = pytest.mark.docker
 
@@ -38,12 +38,10 @@ def index():
 
 
 @pytest.fixture
-def clean():
+def clean(desk):
+    yield
     with contextlib.closing(connect()) as client:
-        tags = lambda: {tag for image in client.images.list(build.SET_UP) for tag in image.tags}
-        before = tags()
-        yield
-        for tag in tags() - before:
+        for tag in made(client, str(desk.state())):
             client.api.remove_image(tag, force=True)
 
 

@@ -17,7 +17,7 @@ from agent_harness_sandbox import build
 from agent_harness_sandbox.conformance import Box
 from agent_harness_sandbox.docker_engine import DockerEngine
 from agent_harness_sandbox.image import OWN_IMAGE
-from sandboxes import client, make  # noqa: F401
+from sandboxes import client, made, make, ours  # noqa: F401
 
 pytestmark = pytest.mark.docker
 
@@ -26,19 +26,15 @@ class Maker:
     """Prepares plans on a tree, remembers what was said, and removes the images it made."""
 
     def __init__(self, tree: Path, client) -> None:
-        self.tree, self.client, self.said = tree, client, []
-        self.before = self.tags()
+        self.tree, self.client, self.said, self.projects = tree, client, [], {str(tree)}
 
     def tags(self):
-        return {
-            tag
-            for image in self.client.images.list()
-            for tag in image.tags
-            if tag.startswith((build.BUILT, build.SET_UP))
-        }
+        return made(self.client, *self.projects)
 
     def __call__(self, stopped=lambda: False, **fields):
-        return DockerEngine().prepare(ImagePlan(str(self.tree), **fields), self.said.append, stopped)
+        plan = ImagePlan(str(self.tree), **({"project": str(self.tree)} | fields))
+        self.projects.add(plan.project)
+        return DockerEngine().prepare(plan, self.said.append, stopped)
 
     def write(self, **files):
         for name, text in files.items():
@@ -46,7 +42,7 @@ class Maker:
             (self.tree / name.replace("__", "/")).write_text(text)
 
     def close(self):
-        for tag in sorted(self.tags() - self.before, reverse=True):
+        for tag in sorted(self.tags(), reverse=True):
             self.client.api.remove_image(tag, force=True)
 
 
@@ -54,13 +50,13 @@ class Maker:
 def maker(tmp_path, client):
     tree = tmp_path / "base"
     tree.mkdir()
-    made = Maker(tree, client)
-    yield made
-    made.close()
+    one = Maker(tree, client)
+    yield one
+    one.close()
 
 
 def left(client):
-    return [row["Names"] for row in client.api.containers(all=True) if "setup" in row["Names"][0]]
+    return [name for name in ours(client) if "setup" in name]
 
 
 def test_a_set_up_is_run_once_and_again_when_what_it_depends_on_changes(maker, make, client, tmp_path, monkeypatch):
@@ -192,18 +188,18 @@ def test_a_pull_that_cannot_be_says_so(maker):
 
 
 def test_superseded_images_go_and_one_that_is_used_stays(maker, make, client):
-    plan = {"reference": OWN_IMAGE, "project": f"a project of {os.getpid()}"}
-    made = [maker(setup=(f"echo {number} >/opt/number",), **plan) for number in range(6)]
-    other = maker(setup=("echo other >/opt/number",), reference=OWN_IMAGE, project="another")
-    box = make(image=made[0])
+    plan = {"reference": OWN_IMAGE, "project": str(maker.tree)}
+    images = [maker(setup=(f"echo {number} >/opt/number",), **plan) for number in range(6)]
+    other = maker(setup=("echo other >/opt/number",), reference=OWN_IMAGE, project=f"{maker.tree} another")
+    box = make(image=images[0])
     maker(setup=("echo 1 >/opt/number",), **plan)  # asked for again: the newest now
     said, soon = [], time.time()
     bench = build.Bench(client, lambda image: (image, {}), "", said.append, lambda: False)
-    there = lambda: [one for one in made if any(found.id == one for found in client.images.list())]
+    there = lambda: [one for one in images if any(found.id == one for found in client.images.list())]
     build.tidy(bench, ImagePlan("", **plan), soon)
-    assert there() == made and said == []  # all of today
+    assert there() == images and said == []  # all of today
     build.tidy(bench, ImagePlan("", **plan), soon + 2 * build.UNUSED_S)
-    assert there() == [made[0], made[1], made[4], made[5]]
+    assert there() == [images[0], images[1], images[4], images[5]]
     assert len(said) == 2 and "superseded image agent-harness-setup:" in said[0]
     assert client.images.get(other).id == other
     box.alive()
