@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from agent_harness import __version__
 from agent_harness.config import Config
 from agent_harness.ends import End, of_role_run
 from agent_harness.errors import AuditError, Cancelled, Exit, HarnessError, InfrastructureError, UsageError
@@ -21,9 +20,8 @@ from agent_harness.parts import Parts, Work
 from agent_harness.plans import Plan, PlanItem, one_line, tidy
 from agent_harness.ports import Recorder, Task, Termination
 from agent_harness.queue.drafts import check_cycles
-from agent_harness.receipt import build
 from agent_harness.stage import Stage
-from agent_harness.types import JSON, Check, CheckKind, Deliverable, Item, RoleResult, Settlement, canonical, digest
+from agent_harness.types import JSON, Check, CheckKind, Deliverable, Item, RoleResult, Settlement
 from agent_harness.types.kinds import Kind
 from agent_harness.workspace import HarnessRepository
 from agent_harness.workspace.source import shallow_ends
@@ -63,9 +61,7 @@ def ask(parts: Parts, work: Work, question: Question, stop: threading.Event) -> 
     """Ask, without a queue. Raises UsageError for a base that is not there, and AuditError."""
     recorder = parts.audit.recorder("", work.run)
     base = parts.repository.fetch(parts.source, question.base or parts.config.project.base)
-    told = {"generation": 0, "base": base, "source": parts.redact(parts.source), "mode": parts.mode}
-    told |= {"version": __version__, "config": parts.config.digest, "purpose": question.role}
-    recorder.event(Kind.RUN_STARTED, told)
+    parts.opened(work, recorder, base, purpose=question.role)
     result, end = None, End(Settlement.DONE, Exit.OK, "answered")
     try:
         stage = parts.stage(work, recorder, stop)
@@ -82,8 +78,7 @@ def ask(parts: Parts, work: Work, question: Question, stop: threading.Event) -> 
         end = End(Settlement.DEFERRED, error.exit, outcome, error.line)
     code = Exit.INCONCLUSIVE if end.exit is Exit.FAILED else end.exit  # there is no work here that could be at fault
     events, reason = parts.audit.events(run=work.run), parts.redact(end.reason)
-    receipt = canonical(build(events))
-    recorder.event(Kind.RECEIPT_ISSUED, {"digest": digest(receipt)}, {"receipt": receipt})
+    receipt = parts.receipt(work.run, recorder)
     recorder.event(Kind.RUN_ENDED, {"outcome": end.outcome, "exit": int(code), "reason": reason})
     return Asked(
         run=work.run,

@@ -14,9 +14,11 @@ from agent_harness.models.pricing import PriceTable
 from agent_harness.models.routes import Route, history_chars
 from agent_harness.ports import Budget, Clock, Environment, Model, Recorder, RoleRunner, Sandbox, Termination
 from agent_harness.queue import Queue
+from agent_harness.receipt import build
 from agent_harness.stage import Stage
 from agent_harness.store.verdicts import Verdicts
-from agent_harness.types import Candidate, Limits, Role
+from agent_harness.types import Candidate, Limits, Role, canonical, digest
+from agent_harness.types.kinds import Kind
 from agent_harness.workspace import HarnessRepository
 
 READ_LIMIT = 4 << 20
@@ -114,6 +116,17 @@ class Parts:
             redact=self.redact,
             reports=lambda: checks.reports if checks else [],
         )
+
+    def opened(self, work: Work, recorder: Recorder, base: str, **more: str) -> None:
+        """Record a run's beginning."""
+        told = {"generation": work.generation, "base": base, "source": self.redact(self.source), "mode": self.mode}
+        recorder.event(Kind.RUN_STARTED, told | {"version": __version__, "config": self.config.digest} | more)
+
+    def receipt(self, run: str, recorder: Recorder) -> str:
+        """Issue the receipt of everything in the run so far, and give its text."""
+        text = canonical(build(self.audit.events(run=run)))
+        recorder.event(Kind.RECEIPT_ISSUED, {"digest": digest(text)}, {"receipt": text})
+        return text
 
     def read_small(self, tree: str, path: str) -> bytes | None:
         """A file of a tree, None where there is none or it is too large to be quoted."""

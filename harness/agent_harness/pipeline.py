@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from agent_harness import __version__
 from agent_harness.asking import of_item, study
 from agent_harness.delivery import deliver, landed, message
 from agent_harness.ends import End, of_gate, of_role_run
@@ -36,7 +35,7 @@ from agent_harness.logs import logger
 from agent_harness.parts import Either, Parts, Work
 from agent_harness.ports import Task, Termination
 from agent_harness.queue import heartbeat
-from agent_harness.receipt import RunReport, build
+from agent_harness.receipt import RunReport
 from agent_harness.stage import WORKSPACE
 from agent_harness.types import (
     Candidate,
@@ -75,7 +74,7 @@ class Life:
     def live(self) -> RunReport:
         """The whole life; the queue is settled and a receipt issued on every way out."""
         try:
-            self._started()
+            self._parts.opened(self._for, self._recorder, self._item.base or self._parts.config.project.base)
             ttl_s = self._parts.config.queue.claim_ttl_s
             with heartbeat(self._parts.queue, self._claim, self._stop.set, ttl_s=ttl_s):
                 end = self._guarded()
@@ -231,18 +230,6 @@ class Life:
         self._recorder.event(Kind.DELIVERY_LANDED, {"target": item.branch, "commit": commit})
         return End(Settlement.DONE, Exit.OK, "delivered", f"delivered on branch {item.branch}", commit)
 
-    def _started(self) -> None:
-        parts = self._parts
-        told = {
-            "generation": self._claim.generation,
-            "base": self._item.base or parts.config.project.base,
-            "source": parts.redact(parts.source),
-            "mode": parts.mode,
-            "version": __version__,
-            "config": parts.config.digest,
-        }
-        self._recorder.event(Kind.RUN_STARTED, told)
-
     def _delivered_before(self) -> End | None:
         """The end where an earlier run was killed between delivering and settling, whatever became of its branch."""
         parts, branch = self._parts, self._item.branch
@@ -253,11 +240,8 @@ class Life:
         return None
 
     def _receipt(self) -> str:
-        """Issue the receipt of everything so far; returns its digest."""
-        text = canonical(build(self._parts.audit.events(run=self._claim.run)))
-        self._recorder.event(Kind.RECEIPT_ISSUED, {"digest": digest(text)}, {"receipt": text})
-        self._issued = text
-        return digest(text)
+        self._issued = self._parts.receipt(self._claim.run, self._recorder)
+        return digest(self._issued)
 
     def _named_ms(self) -> int:
         """Until when a provider wants to be left alone whose failure was the last word of this run's models, else 0."""

@@ -4,13 +4,11 @@ import json
 import threading
 from dataclasses import replace
 
-from agent_harness import __version__
 from agent_harness.errors import Exit
 from agent_harness.gates import Case, judge_all
 from agent_harness.gates.review import Terms
 from agent_harness.parts import Parts, Work
-from agent_harness.receipt import build
-from agent_harness.types import Candidate, Item, ItemState, ReviewReport, canonical
+from agent_harness.types import Candidate, Item, ItemState, ReviewReport
 from agent_harness.types.kinds import Kind
 
 NO_ITEM = Item("", "", "", ItemState.CLAIMED, None, None, (), 0, None, None, (), (), 0, 0, 0, 0, "", "", 0, 0)
@@ -33,8 +31,7 @@ def review(
     branch, a head that goes on from one reviewed there before is a later round of the same review."""
     repository, recorder = parts.repository, parts.audit.recorder("", work.run)
     base = repository.merge_base(base, head) or base
-    told = {"generation": 0, "base": base, "source": parts.redact(parts.source), "mode": parts.mode}
-    recorder.event(Kind.RUN_STARTED, told | {"version": __version__, "config": parts.config.digest})
+    parts.opened(work, recorder, base)
     candidate = Candidate(base, repository.tree_of(head), head, repository.changes(base, head))
     story = "\n\n".join(one for one in (terms.claims, _messages(parts, base, head)) if one.strip())
     stage = parts.stage(work, recorder, stop)
@@ -49,8 +46,7 @@ def review(
         code = int(result.evidence.get("exit", Exit.INCONCLUSIVE))
         report = ReviewReport(work.run, base, head, "inconclusive", exit=code, reason="; ".join(result.reasons))
     report = replace(report, run=work.run, base=base, head=head, reason=parts.redact(report.reason))
-    receipt = canonical(build(parts.audit.events(run=work.run)))
-    recorder.event(Kind.RECEIPT_ISSUED, {}, {"receipt": receipt})
+    receipt = parts.receipt(work.run, recorder)
     recorder.event(Kind.RUN_ENDED, {"outcome": report.verdict, "exit": report.exit, "reason": report.reason})
     return replace(report, receipt=json.loads(receipt))
 
