@@ -42,6 +42,7 @@ from agent_harness.types import (
     Check,
     Claim,
     Deliverable,
+    ItemState,
     Mode,
     Mount,
     RoleResult,
@@ -257,19 +258,29 @@ class Life:
         self._recorder.event(Kind.RUN_ENDED, {"outcome": end.outcome, "exit": int(end.exit), "reason": reason})
         waits = end.settlement is Settlement.DEFERRED and end.exit is not Exit.INTERRUPTED
         delay_s = random.uniform(0, min(RETRY_CAP_S, RETRY_BASE_S * 2 ** min(item.generation, 6))) if waits else 0.0  # noqa: S311
-        not_before = max(parts.clock.now_ms() + int(delay_s * 1000), self._named_ms()) if waits else 0
+        now, named, receipt = parts.clock.now_ms(), self._named_ms(), json.loads(self._issued)
+        not_before = max(now + int(delay_s * 1000), named) if waits else 0
+        lost = waits and end.exit is Exit.INCONCLUSIVE and receipt["totals"]["steps"] > 0 and named <= now
         if end.settlement is Settlement.EXHAUSTED and (closed_ms := parts.closed_ms()):  # the project, not the item
             end, not_before = replace(end, settlement=Settlement.DEFERRED), closed_ms
-        feedback = reason[-FEEDBACK_LIMIT:] if end.settlement is Settlement.FAILED else item.feedback
-        more = {"feedback": feedback, "answer": end.answer}
-        parts.queue.settle(self._claim, end.settlement, reason=reason, not_before_ms=not_before, **more)
+        left = parts.queue.settle(
+            self._claim,
+            end.settlement,
+            reason=reason,
+            feedback=reason[-FEEDBACK_LIMIT:] if end.settlement is Settlement.FAILED else item.feedback,
+            not_before_ms=not_before,
+            answer=end.answer,
+            lost=lost,
+        )
+        if lost and left.state is ItemState.HELD:  # the last of so many: no more is paid before a person looked
+            end, reason = replace(end, exit=Exit.HELD, outcome="held"), left.reason
         return RunReport(
             item=item.id,
             run=self._claim.run,
             outcome=end.outcome,
             exit=end.exit,
             reason=reason,
-            receipt=json.loads(self._issued),
+            receipt=receipt,
             branch=item.branch if end.commit else "",
             commit=end.commit,
             diff=self._diff,

@@ -131,6 +131,17 @@ def test_a_reviewer_without_a_verdict_is_inconclusive(desk):
     assert git(desk.folder, "branch", "--list", "harness/*") == ""
 
 
+def test_what_is_paid_again_and_again_for_no_verdict_is_held_for_a_person(desk):
+    text = "[queue]\nmax_losses = 1\n"
+    with desk.serving(coder=scripts.IMPLEMENTER, critic=[say("APPROVED")] * 5):
+        desk.settings(text)
+        with desk.app() as app:
+            report = desk.run(app, desk.add(app))
+            item = app.queue.get(report.item)
+            assert item.state is ItemState.HELD and item.reason == report.reason
+    assert (report.exit, report.outcome) == (Exit.HELD, "held") and "; that was loss 1 of 1" in report.reason
+
+
 def test_odd_replies_are_survived(desk):
     two = {
         "content": None,

@@ -132,6 +132,18 @@ def test_failures_are_counted_up_to_the_maximum(folder):
     desk.store.close()
 
 
+def test_attempts_that_were_paid_and_judged_nothing_are_held_at_last_for_a_person(desk):
+    desk.add("a")
+    for losses in (1, 2):
+        desk.queue.settle(desk.claim(), Settlement.DEFERRED, reason="nothing was paid")
+        item = desk.queue.settle(desk.claim(), Settlement.DEFERRED, reason="503", lost=True)
+        assert (item.state, item.losses, item.failures, item.reason) == (S.READY, losses, 0, "503")
+    item = desk.queue.settle(desk.claim(), Settlement.DEFERRED, reason="503", not_before_ms=5, lost=True)
+    assert (item.state, item.reason, item.not_before_ms) == (S.HELD, "503; that was loss 3 of 3", 0)
+    item = desk.queue.retry("a")
+    assert (item.state, item.losses) == (S.READY, 0)
+
+
 def test_a_deferred_item_waits_for_its_time(desk):
     desk.add("a")
     desk.queue.settle(desk.claim(), Settlement.DEFERRED, reason="429", not_before_ms=desk.clock.now_ms() + 5000)

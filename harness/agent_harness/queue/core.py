@@ -41,7 +41,8 @@ _ORDER = (ITEM.c.priority.desc(), ITEM.c.not_before_ms, ITEM.c.position)
 class Queue:
     """The queue of one store. Safe for threads and processes.
 
-    An item fails for good after `max_failures` failed attempts, or when its worker vanished `max_losses` times.
+    An item fails for good after `max_failures` failed attempts, or when its worker vanished `max_losses` times. It is
+    held for a person when `max_losses` attempts are lost and the last one to its surroundings.
     """
 
     def __init__(
@@ -186,13 +187,15 @@ class Queue:
         feedback: str = "",
         not_before_ms: int = 0,
         answer: str = "",
+        lost: bool = False,
     ) -> Item:
         """End an attempt; returns the item as it is then. Raises ClaimLost.
 
         FAILED counts, and leaves the item ready while it has attempts left. DEFERRED counts nothing, and leaves it
         ready from `not_before_ms` on. HELD keeps the claim's rights until somebody retries or cancels the item.
         `feedback` is for the next attempt; without any, an end that judged nothing keeps what was there. `answer` is
-        the digest of what the item ended in.
+        the digest of what the item ended in. `lost` says that a deferred attempt was paid for all the same: that is a
+        loss, and the last one holds the item, so that nobody pays for ever.
         """
         clear = self._audit.redact
         reason, feedback = plain(clear(reason)), plain(clear(feedback))
@@ -207,9 +210,13 @@ class Queue:
             failures = row.failures + (settlement is Settlement.FAILED)
             if settlement not in _JUDGED:
                 feedback = feedback or row.feedback
+            losses = row.losses + lost
+            if lost and losses >= self._max_losses:
+                settlement, reason = Settlement.HELD, self._loss(reason, losses)
             state = self._state_after(settlement, failures)
             later = not_before_ms if settlement is Settlement.DEFERRED else 0
-            self._move(tx, row, state, reason, failures=failures, feedback=feedback, not_before_ms=later)
+            counts = {"failures": failures, "losses": losses}
+            self._move(tx, row, state, reason, **counts, feedback=feedback, not_before_ms=later)
             self._end_attempt(tx, row, settlement)
             if answer:
                 tx.execute(ANSWER.insert().values(item=row.id, digest=answer))
@@ -254,9 +261,12 @@ class Queue:
     def _lose(self, tx: Connection, row: Any, why: str) -> None:
         losses = row.losses + 1
         state = ItemState.READY if losses < self._max_losses else ItemState.FAILED
-        reason = why if state is ItemState.READY else f"{why}; that was loss {losses} of {self._max_losses}"
+        reason = why if state is ItemState.READY else self._loss(why, losses)
         self._move(tx, row, state, reason, token="", losses=losses, not_before_ms=0)
         self._end_attempt(tx, row, LOST)
+
+    def _loss(self, why: str, number: int) -> str:
+        return f"{why}; that was loss {number} of {self._max_losses}"
 
     def _unblock(self, tx: Connection, done: str) -> None:
         waiting = (
