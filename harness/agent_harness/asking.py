@@ -76,18 +76,17 @@ def ask(parts: Parts, work: Work, question: Question, stop: threading.Event) -> 
     except HarnessError as error:
         outcome = "interrupted" if isinstance(error, Cancelled) else "inconclusive"
         end = End(Settlement.DEFERRED, error.exit, outcome, error.line)
-    code = Exit.INCONCLUSIVE if end.exit is Exit.FAILED else end.exit  # there is no work here that could be at fault
     events, reason = parts.audit.events(run=work.run), parts.redact(end.reason)
     receipt = parts.receipt(work.run, recorder)
-    recorder.event(Kind.RUN_ENDED, {"outcome": end.outcome, "exit": int(code), "reason": reason})
+    recorder.event(Kind.RUN_ENDED, {"outcome": end.outcome, "exit": int(end.exit), "reason": reason})
     return Asked(
         run=work.run,
         role=question.role,
         base=base,
         outcome=end.outcome,
-        exit=code,
+        exit=end.exit,
         reason=reason,
-        result=result.submission if result and code is Exit.OK else None,
+        result=result.submission if result and end.exit is Exit.OK else None,
         commands=tuple(one.data["command"] for one in events if one.kind == Kind.COMMAND_STARTED),
         refused=tuple(one.data["reason"] for one in events if one.kind == Kind.TOOL_REFUSED),
         receipt=json.loads(receipt),

@@ -44,7 +44,8 @@ def of_role_run(result: RoleResult, candidate: Candidate | None, *, stopped: boo
         if candidate is not None and candidate.empty:
             return End(Settlement.FAILED, Exit.FAILED, "no_change", "it was submitted without any change")
         return None
-    other = _LIMIT if result.ended.is_limit else (Settlement.FAILED, Exit.FAILED, "incomplete")
+    code = Exit.INCONCLUSIVE if candidate is None else Exit.FAILED  # no answer holds: there is no work to be at fault
+    other = _LIMIT if result.ended.is_limit else (Settlement.FAILED, code, "incomplete")
     settlement, exit_, outcome = _STOPPED.get(Ended.CANCELLED if stopped else result.ended, other)
     return End(settlement, exit_, outcome, why + kept)
 

@@ -31,6 +31,7 @@ def _sums(events: Sequence[Event]) -> tuple[Cost, dict[str, Any]]:
     """What events add up to, and as plain data what of it are model calls; seconds to the millisecond."""
     cost = sum(map(Cost.of, events), Cost())
     answers = [event.data for event in events if event.kind == Kind.MODEL_ANSWERED]
+    asked = [event.data for event in events if event.kind == Kind.MODEL_ASKED]
     return cost, {
         "calls": cost.steps + cost.failed_calls,
         "steps": cost.steps,
@@ -38,6 +39,7 @@ def _sums(events: Sequence[Event]) -> tuple[Cost, dict[str, Any]]:
         "nanousd": cost.nanousd,
         "model_seconds": round(cost.model_seconds, 3),
         "routes": sorted({f"{data['route']}: {data['model']}" for data in answers}),
+        "asked": sorted({f"{data['route']}: {data['model']}" for data in asked}),
         "prices": sorted({str(data["prices"]) for data in answers if data.get("prices")}),
         "unpriced": any(data.get("unpriced") for data in answers),
     }
@@ -119,7 +121,8 @@ def render(receipt: dict[str, Any]) -> str:
 
 
 def _mode(receipt: dict[str, Any]) -> str:
-    routes = ", ".join(receipt["totals"]["routes"]) or "none asked"
+    totals = receipt["totals"]
+    routes = ", ".join(totals["routes"] or [f"{one}, without an answer" for one in totals["asked"]]) or "none asked"
     note = " (recorded answers: no model was asked and nothing was paid)" if receipt["mode"] == "replay" else ""
     return routes + note
 

@@ -254,14 +254,14 @@ def test_an_item_ends_in_an_answer_where_nothing_is_checked(line, desk):
 @pytest.mark.parametrize(
     ("last", "exit", "state"),
     [
-        ([submit(outcome="answered", answer="It rounds, everybody knows.", evidence=[])] * 3, 1, ItemState.FAILED),
-        ([submit(outcome="answered", answer="It rounds, as it says.", evidence=[{**QUOTE, "quote": "no such"}])] * 3, 1, ItemState.FAILED),
+        ([submit(outcome="answered", answer="It rounds, everybody knows.", evidence=[])] * 3, 3, ItemState.FAILED),
+        ([submit(outcome="answered", answer="It rounds, as it says.", evidence=[{**QUOTE, "quote": "no such"}])] * 3, 3, ItemState.FAILED),
         ([submit(outcome="impossible", answer="Only the bank knows that, and it is not here.", evidence=[])], 8, ItemState.HELD),
         ([{"status": 401, "body": {"error": {"message": "no", "code": "invalid_api_key"}}}], 4, ItemState.READY),
     ],
     ids=["uncited", "made-up", "impossible", "no-key"],
 )  # fmt: skip
-def test_what_is_no_answer_settles_as_a_change_would(line, desk, last, exit, state):
+def test_what_is_no_answer_ends_as_a_survey_without_one_does(line, desk, last, exit, state):
     name = line([], "queue", "add", "Why are cents lost?", "--answer")[1].strip()
     code, _, err = line([*LOOK, *last], "run")
     with desk.app() as app:
