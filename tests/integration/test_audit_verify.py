@@ -92,10 +92,27 @@ def test_damage_is_an_audit_error_for_readers(desk):
         desk.audit.append("x", {})
 
 
-def test_proofs_of_the_stored_log_hold(desk):
-    leaves = [bytes.fromhex(event.leaf) for event in desk.audit.events()]
-    size, root = desk.audit.root()
-    for index in range(size):
-        assert merkle.included(leaves[index], index, size, merkle.inclusion(index, leaves), bytes.fromhex(root))
-    old = bytes.fromhex(desk.audit.root_at(3))
-    assert merkle.consistent(3, size, merkle.consistency(3, leaves), old, bytes.fromhex(root))
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("UPDATE event SET leaf = x'00' WHERE seq = 2", "event 2: it is not what was written"),
+        ("UPDATE event SET data = '%s' WHERE seq = 2" % ("[" * 100_000), "event 2: it cannot be read"),
+        ("UPDATE blob SET content = 'text' WHERE rowid = 1", "cannot be read"),
+    ],
+)
+def test_another_type_than_was_written_is_told_as_a_change(desk, change, told):
+    tamper(desk, change)
+    assert told in " ".join(desk.audit.verify())
+
+
+def test_a_head_that_is_no_head_is_said(desk):
+    tamper(desk, "UPDATE audit_head SET peaks = 'no hash'")
+    with pytest.raises(AuditError, match="lost its head"):
+        desk.audit.verify()
+
+
+def test_a_body_of_another_type_is_said(desk):
+    (event,) = desk.audit.events(after=5)
+    tamper(desk, "UPDATE blob SET content = 'text'")
+    with pytest.raises(AuditError, match="cannot be read"):
+        desk.audit.body(event.data["text"])

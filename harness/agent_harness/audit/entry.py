@@ -7,13 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from sqlalchemy import type_coerce
+from sqlalchemy.types import NullType
+
 from agent_harness.audit.merkle import leaf_hash
 from agent_harness.errors import AuditError
 from agent_harness.redact import scrub
+from agent_harness.store.tables import BLOB
 from agent_harness.types import JSON, Event, canonical, digest
 
 BODIES = "bodies"
 """The key of an event's data that names those keys whose values are digests of stored bodies."""
+
+CONTENT = type_coerce(BLOB.c.content, NullType())
+"""What is stored of a body, as it is: whoever changed it may have written another type."""
 
 
 def sealed(event: Event) -> Event:
@@ -58,7 +65,7 @@ def unpack(content: bytes) -> bytes:
     """A stored body. Raises ValueError when it cannot be read."""
     try:
         return zlib.decompress(content)
-    except zlib.error as error:
+    except (zlib.error, TypeError) as error:
         raise ValueError(str(error)) from error
 
 

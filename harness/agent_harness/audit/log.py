@@ -1,12 +1,13 @@
 """The audit log: appends events and reads them back."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
 from agent_harness.audit import merkle
-from agent_harness.audit.entry import BODIES, clean_body, clean_data, event_of, pack, row_of, sealed, unpack
+from agent_harness.audit.entry import BODIES, CONTENT, clean_body, clean_data, event_of, pack, row_of, sealed, unpack
 from agent_harness.audit.verify import problems
 from agent_harness.errors import AuditError, StoreFault, UsageError
 from agent_harness.ports import Clock, Recorder
@@ -89,13 +90,13 @@ class AuditLog:
             rows = tx.execute(query).all()
         try:
             return [event_of(row) for row in rows]
-        except ValueError as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise AuditError("an event cannot be read", why=str(error), next="agent-harness audit verify") from error
 
     def body(self, digest: str) -> bytes:
         """A stored body. Raises UsageError (there is none) or AuditError (it is damaged)."""
         with self._store.read() as tx:
-            content = tx.execute(select(BLOB.c.content).where(BLOB.c.digest == digest)).scalar_one_or_none()
+            content = tx.execute(select(CONTENT).where(BLOB.c.digest == digest)).scalar_one_or_none()
         if content is None:
             raise UsageError(f"no body {digest} is stored")
         try:
@@ -108,15 +109,6 @@ class AuditLog:
         with self._store.read() as tx:
             size, peaks = _head(tx)
         return size, merkle.bag(peaks).hex()
-
-    def root_at(self, size: int) -> str:
-        """The root over the first `size` events, in hexadecimal."""
-        with self._store.read() as tx:
-            query = select(EVENT.c.leaf).where(EVENT.c.seq <= size).order_by(EVENT.c.seq)
-            leaves = [bytes.fromhex(leaf) for leaf in tx.execute(query).scalars()]
-        if len(leaves) != size:
-            raise UsageError(f"the log has no first {size} events", why=f"it has {len(leaves)} of them")
-        return merkle.root(leaves).hex()
 
     def verify(self, checkpoints: Iterable[tuple[int, str]] = ()) -> list[str]:
         """Recompute everything; returns what does not hold, nothing when all does.
@@ -156,7 +148,7 @@ class _Recorder:
 
 
 def _head(tx: Connection) -> tuple[int, list[bytes]]:
-    row = tx.execute(select(AUDIT_HEAD.c.size, AUDIT_HEAD.c.peaks)).one_or_none()
-    if row is None:
-        raise AuditError("the audit log has lost its head", next="restore the database from a backup")
-    return row.size, [bytes.fromhex(peak) for peak in row.peaks.split()]
+    row: Any = tx.execute(select(AUDIT_HEAD.c.size, AUDIT_HEAD.c.peaks)).one_or_none()
+    with suppress(AttributeError, TypeError, ValueError):
+        return int(row.size), [bytes.fromhex(peak) for peak in row.peaks.split()]
+    raise AuditError("the audit log has lost its head", next="restore the database from a backup")

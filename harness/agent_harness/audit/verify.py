@@ -1,14 +1,17 @@
 """Recomputes a log from its events: what was changed, removed or added afterwards shows."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from agent_harness.audit import merkle
-from agent_harness.audit.entry import BODIES, event_of, sealed, unpack
+from agent_harness.audit.entry import BODIES, CONTENT, event_of, sealed, unpack
 from agent_harness.store.tables import BLOB, EVENT
 from agent_harness.types import digest
+
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 def problems(
@@ -25,8 +28,7 @@ def problems(
         if row.seq != count + 1:
             found.append(f"event {row.seq}: number {count + 1} is expected here")
         found += _event(row, named)
-        leaf = bytes.fromhex(row.leaf) if _is_hash(row.leaf) else merkle.EMPTY
-        grown = merkle.grow(grown, count, leaf)
+        grown = merkle.grow(grown, count, bytes.fromhex(row.leaf) if _HASH.fullmatch(str(row.leaf)) else merkle.EMPTY)
         count += 1
         if count in known and merkle.bag(grown).hex() != known.pop(count):
             found.append(f"the root over the first {count} events is not the one that was known")
@@ -43,7 +45,7 @@ def _event(row: Any, named: dict[str, int]) -> list[str]:
     try:
         event = event_of(row)
         as_written = sealed(event) == event
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         return [f"event {row.seq}: it cannot be read: {error}"]
     for name in event.data.get(BODIES, ()):
         named.setdefault(str(event.data.get(name)), event.seq)
@@ -52,7 +54,7 @@ def _event(row: Any, named: dict[str, int]) -> list[str]:
 
 def _bodies(tx: Connection, named: dict[str, int]) -> list[str]:
     found = []
-    for row in tx.execute(select(BLOB)).yield_per(100):
+    for row in tx.execute(select(BLOB.c.digest, BLOB.c.size, CONTENT)).yield_per(100):
         seq = named.pop(row.digest, None)
         where = f"the body {row.digest}" + (f" of event {seq}" if seq else "")
         try:
@@ -63,10 +65,3 @@ def _bodies(tx: Connection, named: dict[str, int]) -> list[str]:
         if digest(body) != row.digest or len(body) != row.size:
             found.append(f"{where} is not what was written")
     return found + [f"the body {key} of event {seq} is missing" for key, seq in named.items()]
-
-
-def _is_hash(text: str) -> bool:
-    try:
-        return len(bytes.fromhex(text)) == 32
-    except ValueError:
-        return False
