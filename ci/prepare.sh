@@ -10,6 +10,7 @@ for name in harness.toml pyproject.toml; do
         rm -f "$folder/base/$name"
 done
 cd "$folder/base"
+export AGENT_HARNESS_TRUST=1 # the base is the owner's, and so is what this job may use
 # Its exit code says whether all of a run's needs are met; the keys are not here. The review itself fails closed.
 "$folder/venv/bin/agent-harness" doctor --fix --set "project.source=$GITHUB_WORKSPACE" \
     --set "project.base=$HARNESS_BASE" --set "state.dir=$folder/state" || true

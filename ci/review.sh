@@ -47,6 +47,7 @@ fi
 # The runner takes commands from a step's output. While a model's words pass by, only one word ends the pause.
 word="$("$folder/venv/bin/python" -I -c 'import secrets; print(secrets.token_hex(16))')"
 cd "$GITHUB_WORKSPACE"
+export AGENT_HARNESS_TRUST=1 # the base is the owner's, and so is what this job may use
 echo "::stop-commands::$word"
 code=0
 "$folder/venv/bin/agent-harness" "${words[@]}" || code=$?

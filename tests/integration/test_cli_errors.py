@@ -13,7 +13,7 @@ import pytest
 from agent_harness.cli import main
 
 PROGRAM = Path(sys.executable).with_name("agent-harness")
-ROUTE = '[routes.main]\nmodel = "openai/m"\napi_key_env = "NO_SUCH_KEY"\n'
+ROUTE = '[routes.main]\nmodel = "openai/m"\napi_key_env = "OPENAI_API_KEY"\n'
 CHECKS = '[project]\nchecks = ["python3 -m pytest -q"]\n'
 
 
@@ -35,7 +35,8 @@ def project(tmp_path, monkeypatch):
         if name.startswith("AGENT_HARNESS_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
     return folder
 
 
@@ -81,7 +82,7 @@ def fails(capfd, *words):
         (CHECKS, ["queue", "cancel", "nope"], 2, "there is no item 'nope'"),
         (CHECKS, ["audit", "show", "nope"], 2, "there is no item or run nope"),
         (CHECKS, ["run"], 2, "no model route for the role implementer: none is configured. Next: add"),
-        (CHECKS + ROUTE, ["run"], 4, "the environment variable NO_SUCH_KEY is not set"),
+        (CHECKS + ROUTE, ["run"], 4, "the environment variable OPENAI_API_KEY is not set"),
         (CHECKS, ["run", "--replay", "no such file"], 2, "--replay no such file is not a file"),
         (CHECKS, ["run", "--until-empty", "--item", "a"], 2, "--until-empty excludes"),
         (CHECKS, ["review", "--base", "no/such"], 2, "--base no/such is not a commit here"),

@@ -60,6 +60,7 @@ def test_the_commands_are_those_promised():
         "version",
         "survey",
         "assess",
+        "trust",
     }
     assert {words[1] for words in ALL if words[:1] == ["queue"] and words[1:]} == {
         "add",

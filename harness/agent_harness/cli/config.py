@@ -15,7 +15,7 @@ Origin = Annotated[bool, typer.Option("--origin", help="Say where each value com
 @app.command()
 def show(*, origin: Origin = False, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
     """Print the effective configuration as TOML. Keys of models are never part of it."""
-    loaded = configured(sets, db)
+    loaded = configured(sets, db, used=False)
     found = list(loaded.config.leaves())
     lines = []
     for key, value in found:

@@ -15,7 +15,7 @@ def guard(command: Line, *, sets: Sets = None, as_json: Json = False) -> int:
     """Say which rules would refuse a command. It is not run. Exit 0: allowed, 1: refused."""
     from agent_harness.guard import Guard, Policy
 
-    settings = configured(sets, None).config.guard
+    settings = configured(sets, None, used=False).config.guard
     found = Guard(Policy(settings.rules, settings.allow)).screen(command)
     refused = {refusal.program: refusal for refusal in found.refused}
     rows = [

@@ -22,6 +22,7 @@ from agent_harness.cli import (
     run,
     signals,
     survey,
+    trust,
 )
 from agent_harness.cli.opening import Help, Json, group
 from agent_harness.cli.output import PROGRAM, emit, line, put, say
@@ -50,6 +51,7 @@ HELP = "Queue work for a repository: bounded agent loops do it in a sandbox; wha
 app = group(HELP, EPILOG)
 for command in (demo.demo, init.init, doctor.doctor, run.run, review.review, survey.survey, survey.assess, guard.guard):
     app.command()(command)
+app.command()(trust.trust)
 for module in (queue, audit, config, prices, bench):
     app.add_typer(module.app, name=module.__name__.rpartition(".")[2])
 

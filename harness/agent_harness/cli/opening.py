@@ -73,11 +73,15 @@ def here() -> Path:
         raise UsageError("the current folder is gone", next="change to the project's folder") from None
 
 
-def configured(sets: list[str] | None, db: str | None) -> Loaded:
-    """The effective configuration around the current folder. Raises ConfigError."""
-    from agent_harness.config import load
+def configured(sets: list[str] | None, db: str | None, *, used: bool = True) -> Loaded:
+    """The effective configuration around the current folder. Raises ConfigError, also where it is to be `used` and
+    takes from this machine what nobody here allowed."""
+    from agent_harness.config import load, trust
 
-    return load(here(), sets=sets or (), db=db)
+    loaded = load(here(), sets=sets or (), db=db)
+    if used:
+        trust.need(loaded)
+    return loaded
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +59,7 @@ def review(  # noqa: PLR0913 - one parameter per option
     outs = destinations([*(format or ()), *(["json"] if as_json else [])])
     with accounted(outs):
         from agent_harness.app import App
-        from agent_harness.config import load
+        from agent_harness.config import load, trust
         from agent_harness.passes import Ask
 
         told = text_from(claims, "the claims") if claims else ""
@@ -71,6 +72,7 @@ def review(  # noqa: PLR0913 - one parameter per option
             place = tempfile.mkdtemp(prefix="agent-harness-state-")
             say(f"state and log are in {place}: {why}")
             loaded = load(here(), sets=[*(sets or ()), f"state.dir={place}"], db=db, read=read)
+        trust.need(loaded, f"agent-harness trust --base {shlex.quote(base)}")
         if loaded.file is None:
             say(f"no harness.toml in {base}, whose own alone would count: defaults, environment and flags are in force")
         with App(loaded.config, loaded.root, record=record, replay=replay) as app:

@@ -118,13 +118,13 @@ def pyproject(path: Path, read: Reader) -> dict[str, Any] | None:
     return table
 
 
-def user_file(env: Mapping[str, str]) -> Path | None:
-    """The user's own configuration file, which need not exist."""
-    base = env.get("XDG_CONFIG_HOME", "")
+def user_folder(env: Mapping[str, str], name: str, usual: str) -> Path | None:
+    """The user's own folder for the harness, which need not exist: below what the variable `name` says, or in home."""
+    base = env.get(name, "")
     if not os.path.isabs(base):  # noqa: PTH117 - the specification's own word: a relative one is ignored
         home = env.get("HOME", "")
-        base = f"{home}/.config" if home else ""
-    return Path(base) / "agent-harness" / "config.toml" if base else None
+        base = f"{home}/{usual}" if home else ""
+    return Path(base) / TABLE if base else None
 
 
 def file_leaves(data: Mapping[str, Any], path: Path) -> Leaves:

@@ -38,8 +38,8 @@ def load(
     start = start.absolute()
     found = layers.find_project(start, read)
     merged: layers.Leaves = {}
-    user = layers.user_file(env)
-    if user is not None and (raw := layers.read_file(user)) is not None:
+    folder = layers.user_folder(env, "XDG_CONFIG_HOME", ".config")
+    if folder and (raw := layers.read_file(user := folder / "config.toml")) is not None:
         merge(merged, layers.file_leaves(layers.parse(raw, user), user))
     if found.file is not None and found.data is not None:
         merge(merged, layers.file_leaves(found.data, found.file))
