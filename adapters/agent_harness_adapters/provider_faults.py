@@ -111,7 +111,8 @@ def _until(date: str, now_s: float) -> float | None:
 
 def _in_words(message: str) -> float | None:
     found = re.search(
-        r'(?:(?:try again|retry) in|retrydelay"?\s*:\s*"?)\s*(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)\s*(ms|s)?)?',
+        r'(?:(?:try again|retry) in|retrydelay"?\s*:\s*"?)\s*'
+        r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d+(?:\.\d+)?)\s*(ms|s)?)?",
         message.lower(),
     )
     if found is None or not any(found.groups()[:3]):
@@ -124,7 +125,7 @@ def _in_words(message: str) -> float | None:
 _SECRETS = (
     (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", r"\1 [redacted]"),
     (r"(?i)\b((?:[a-z_]*key|token|access_token|sig|secret|password)=)[^&\s\"']+", r"\1[redacted]"),
-    (r"(\w+://)[^/@\s]+@", r"\1[redacted]@"),
+    (r"\b(\w+://)[^/@\s]+@", r"\1[redacted]@"),
     (r"\b(sk|pk|rk|gsk|xai)-[A-Za-z0-9_*-]{8,}", "[redacted]"),
 )
 

@@ -10,8 +10,9 @@ from string import Template
 from typing import Any, TypeAlias
 
 from agent_harness.errors import UsageError
-from agent_harness.types import JSON, NANO, Limits, Mode, Role, digest
-from agent_harness_roles.evidence import Evidence
+from agent_harness.ports import Budget, Environment, Task, Termination
+from agent_harness.types import JSON, NANO, Limits, Mode, Role, Spend, digest
+from agent_harness_roles.evidence import Evidence, Shown
 
 _FILES = ("role.toml", "system.md", "task.md", "schema.json", "validator.py")
 
@@ -26,8 +27,8 @@ class Definition:
     """A role with what only the runner needs of its folder."""
 
     role: Role
-    sections: Mapping[str, tuple[str, Template]]
-    """Parts of the prompts, each of which stands there only when the variable named before it has a text."""
+    sections: Mapping[str, Template]
+    """What stands around a variable of the prompts, there only when the variable has a text."""
     validate: Validate
     story: str = ""
     """What is said once the first submission was accepted: it has the variable `story`, and asks for another."""
@@ -38,19 +39,17 @@ class Definition:
         Raises UsageError for a variable that is missing, or that no prompt of the role knows."""
         templates = (Template(role.system), Template(role.task))
         required = {name for one in templates for name in one.get_identifiers()} - self.sections.keys()
-        optional = {name for _, part in self.sections.values() for name in part.get_identifiers()} - required
         later = {"story"} if self.story else set()
-        missing, unknown = required - variables.keys(), variables.keys() - required - optional - later
+        missing, unknown = required - variables.keys(), variables.keys() - required - self.sections.keys() - later
         if missing or unknown:
             said = [f"missing {', '.join(sorted(missing))}"] * bool(missing)
             said += [f"unknown {', '.join(sorted(unknown))}"] * bool(unknown)
             raise UsageError(f"the prompts of role {role.name!r} do not fit their variables", why="; ".join(said))
-        values = dict.fromkeys(optional, "") | dict(variables)
         shown = {
-            name: part.substitute(values) if values.get(when, "").strip() else ""
-            for name, (when, part) in self.sections.items()
+            name: part.substitute({name: text}) if (text := variables.get(name, "")).strip() else ""
+            for name, part in self.sections.items()
         }
-        system, task = (one.substitute({**values, **shown}) for one in templates)
+        system, task = (one.substitute({**variables, **shown}) for one in templates)
         return system, task
 
     def follow_up(self, variables: Mapping[str, str]) -> str:
@@ -59,14 +58,30 @@ class Definition:
         return Template(self.story).substitute(story=story) if self.story and story.strip() else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a role run is made of."""
+
+    role: Role
+    role_run: str
+    definition: Definition
+    task: Task
+    opening: Shown
+    environment: Environment
+    termination: Termination
+    budget: Budget
+    before: Spend
+    """What the budget had been charged when the run began, at `started`."""
+    started: float
+
+
 def load(folder: Path) -> Definition:
     """Read a role's folder. Raises UsageError, naming the file, when it is no complete role."""
     try:
         texts = {name: (folder / name).read_text(encoding="utf-8") for name in _FILES}
         table = tomllib.loads(texts["role.toml"])
         role = _role(folder.name, table, texts)
-        parts = table.get("sections", {}).items()
-        sections = {name: (part["when"], Template(part["text"])) for name, part in parts}
+        sections = {name: Template(text) for name, text in table.get("sections", {}).items()}
     except (OSError, ValueError, KeyError, TypeError) as fault:
         raise UsageError(
             f"role {folder.name!r} in {folder} is not complete",

@@ -19,22 +19,19 @@ def apply(data: bytes, edits: Sequence[Mapping[str, str]]) -> bytes:
     uniform = crlf > 0 and crlf == data.count(b"\n")
     after = data
     for number, edit in enumerate(edits, 1):
-        after = _one(after, edit, f"edit {number} of {len(edits)}", crlf=crlf > 0, uniform=uniform)
+        after = _one(after, edit, f"edit {number} of {len(edits)}", uniform=uniform)
     if after == data:
         raise EditRefusedError("the edits change nothing")
     return after
 
 
-def _one(data: bytes, edit: Mapping[str, str], name: str, *, crlf: bool, uniform: bool) -> bytes:
+def _one(data: bytes, edit: Mapping[str, str], name: str, *, uniform: bool) -> bytes:
     old, new = edit["old"].encode(), edit["new"].encode()
     if old == new:
         raise EditRefusedError(f"{name}: old and new are the same text")
-    if uniform:
+    if uniform or old not in data:
         old, new = _crlf(old), _crlf(new)
     places = _places(data, old)
-    if not places and crlf and not uniform:
-        old, new = _crlf(old), _crlf(new)
-        places = _places(data, old)
     if not places:
         raise EditRefusedError(f"{name}: text not found{_hint(data, edit['old'])}")
     if len(places) > 1:

@@ -26,8 +26,11 @@ class Elision:
         self._upto = 0
 
     def note(self, whole: Sequence[Message], short: Sequence[Message]) -> None:
-        """Results as they are shown at first, and what may stand for them later."""
-        self._short.update((one, other) for one, other in zip(whole, short, strict=True) if other != one)
+        """Results as they are shown at first, and what may stand for them later: the first that was named for a text,
+        over text the same one may come again."""
+        for one, other in zip(whole, short, strict=True):
+            if other != one:
+                self._short.setdefault(one, other)
 
     def view(self, history: Sequence[Message]) -> tuple[Message, ...]:
         """The messages to send for a history, which has to be the last one's or to go on from it."""

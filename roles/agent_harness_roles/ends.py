@@ -4,7 +4,7 @@ from agent_harness import errors
 from agent_harness.errors import HarnessError, ModelFaultKind
 from agent_harness.types import Ended
 
-_MODEL = {
+_MODEL: dict[object, Ended] = {
     ModelFaultKind.CONTEXT: Ended.CONTEXT_EXCEEDED,
     ModelFaultKind.FILTERED: Ended.REFUSED,
     ModelFaultKind.AUTH: Ended.CREDENTIALS,
@@ -21,4 +21,4 @@ def ended_by(fault: HarnessError, *, cancelled: bool) -> Ended:
         return Ended.CREDENTIALS
     if isinstance(fault, errors.InfrastructureError) and not isinstance(fault, errors.ModelFault):
         return Ended.SANDBOX_FAULT
-    return _MODEL.get(fault.kind, Ended.MODEL_FAULT) if isinstance(fault, errors.ModelFault) else Ended.MODEL_FAULT
+    return _MODEL.get(getattr(fault, "kind", None), Ended.MODEL_FAULT)

@@ -3,20 +3,20 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from posixpath import join, normpath
 from typing import Any
 
-from agent_harness.ports import Budget, Environment, Task, Termination, Turn
-from agent_harness.types import Command, Ended, Event, Finish, Message, Mode, ModelRequest, Role, ToolCall, canonical
+from agent_harness.ports import Turn
+from agent_harness.types import Command, Ended, Event, Finish, Message, Mode, ModelRequest, ToolCall, canonical
 from agent_harness.types.kinds import Kind
+from agent_harness.types.text import clean
 from agent_harness_roles import edits
-from agent_harness_roles.definition import Definition
+from agent_harness_roles.definition import Run
 from agent_harness_roles.elision import LEAST, Elision
 from agent_harness_roles.evidence import Evidence, Shown
 from agent_harness_roles.history import HistoryCheck
 from agent_harness_roles.loopguard import STOP, WARN, LoopGuard
-from agent_harness_roles.observe import Seen, clean, seen
+from agent_harness_roles.observe import Seen, seen
 from agent_harness_roles.replies import ReplyReader
 from agent_harness_roles.tools import Toolbox
 
@@ -38,20 +38,6 @@ class Stop(Exception):
         super().__init__(detail)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What a role run is made of."""
-
-    role: Role
-    role_run: str
-    definition: Definition
-    task: Task
-    opening: Shown
-    environment: Environment
-    termination: Termination
-    budget: Budget
-
-
 class RunHost:
     """Port `LoopHost`. After the loop: `submission`, or `stopped` when a call ended the run otherwise."""
 
@@ -59,7 +45,6 @@ class RunHost:
         self._run = run
         text = run.environment.protocol == "text"
         self._specs = () if text else tools.specs
-        self._spent_before = run.budget.spent().steps
         self._history, self._guard, self._evidence = HistoryCheck(), LoopGuard(), Evidence(run.opening)
         self._elision = Elision(run.environment.history_chars)
         self._follow_up, self._steps_told, self._alone = run.definition.follow_up(run.task.variables), False, True
@@ -136,7 +121,7 @@ class RunHost:
                 f"\n\n[harness] You have done this {repeats} times in a row with the same result. Do something else; "
                 f"at {STOP} times the run is ended."
             )
-        left = self._run.role.limits.steps - (self._run.budget.spent().steps - self._spent_before)
+        left = self._run.role.limits.steps - (self._run.budget.spent() - self._run.before).steps
         if left <= _STEPS_TOLD and not self._steps_told:
             self._steps_told = True
             notes += f"\n\n[harness] {left} replies are left. Finish and call submit: without it the run is incomplete."

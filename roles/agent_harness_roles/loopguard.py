@@ -9,7 +9,7 @@ WARN, STOP = 3, 6
 _LONGEST_CIRCLE = 3
 _VARIES = re.compile(
     r"\b\d+(?:\.\d+)?\s?(?:s|ms|sec|seconds?|minutes?)\b|\b\d\d:\d\d:\d\d(?:[.,]\d+)?|\b0x[0-9a-f]{6,}\b"
-    r"|\d+ bytes cut; whole output: \S+"
+    r"|\b\d+ bytes cut; whole output: \S+"
 )
 """What no two runs of one command have in common: durations, times of day, addresses, our own name of the file."""
 _WAITS = re.compile(r"^\s*(?:sleep|tail|wait)\b")

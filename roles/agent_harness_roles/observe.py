@@ -4,9 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent_harness.types import CommandEnd, CommandResult
-from agent_harness.types.text import clean, is_clean
-
-__all__ = ["Seen", "clean", "is_clean", "seen"]
+from agent_harness.types.text import clean
 
 _LINE_EDGE = 4096  # how far the edge of a gap is taken back to a line's end, so that no half of a secret stays
 _LONG_LINE = 500  # a line up to so long is not broken at the edge of what is shown

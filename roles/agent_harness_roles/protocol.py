@@ -13,7 +13,8 @@ from agent_harness.types import JSON, ToolSpec, canonical
 from agent_harness_roles.tools import TOLD
 
 RAW = {"bash": "command"}
-_FENCE = re.compile(r"^(`{3,})[ \t]*([^`\s]*)[^`]*$")
+_FENCE = re.compile(r"(`{3,}+)[ \t]*+([^`\s]*+)[^`]*+")
+"""Possessive: a line of any length is looked at once."""
 
 
 class Block(NamedTuple):
@@ -42,7 +43,7 @@ def parse(text: str, tools: Sequence[ToolSpec]) -> list[Block]:
     blocks: list[Block] = []
     fence, name, body = "", "", list[str]()
     for line in text.split("\n"):
-        opening = _FENCE.match(line)
+        opening = _FENCE.fullmatch(line)
         if not fence:
             if opening:
                 fence, name, body = opening[1], opening[2], []

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from agent_harness.ports import Turn
 from agent_harness.types import Finish, Message, Reply, ToolCall
+from agent_harness.types.text import clean
 from agent_harness_roles import protocol
-from agent_harness_roles.observe import clean
 from agent_harness_roles.tools import Toolbox, kept
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
@@ -26,12 +25,6 @@ MAX_CALLS = 64
 _OTHER = "not run: another call in the same reply was not valid; send this one again"
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    call: ToolCall
-    problem: str
-
-
 class ReplyReader:
     """Turns replies into turns. `empty_in_a_row` and `refused` tell why, when malformed replies ended the run."""
 
@@ -46,21 +39,19 @@ class ReplyReader:
         """The turn of a reply. Nothing of a reply that was cut, or has one bad call, is carried out."""
         content = clean(self._redact(reply.message.content))
         if self._text:
-            found = [self._call("call", *block) for block in protocol.parse(content, self._tools.specs)]
+            given = [("call", *block) for block in protocol.parse(content, self._tools.specs)]
         else:
-            calls = reply.message.tool_calls
-            found = [self._call(*map(self._redact, (call.id, call.name, call.arguments))) for call in calls]
-        message = Message("assistant", content, () if self._text else tuple(read.call for read in found))
-        empty = not found and not content.strip()
+            redact, made = self._redact, reply.message.tool_calls
+            given = [(redact(call.id), redact(call.name), redact(call.arguments), "") for call in made]
+        found = [self._call(*one) for one in given[: MAX_CALLS + 1]]  # what no reply may have is not read at all
+        calls = tuple(call for call, _ in found)
+        empty = not calls and not content.strip()
         self.empty_in_a_row = self.empty_in_a_row + 1 if empty else 0
-        if empty:
-            message = Message("assistant", "(empty reply)")
-        texts = self._wrong(reply.finish, found, empty=empty)
-        names = [read.call.name for read in found] or ["reply"]
+        message = Message("assistant", "(empty reply)" if empty else content, () if self._text else calls)
+        texts = self._wrong(reply.finish, [problem for _, problem in found], empty=empty)
+        names = [call.name for call in calls] or ["reply"]
         self.refused = tuple((name, text) for name, text in zip(names, texts, strict=False) if text != _OTHER)
-        if not texts:
-            return Turn(message, tuple(read.call for read in found))
-        return Turn(message, problems=self.results([read.call for read in found], texts))
+        return Turn(message, problems=self.results(calls, texts)) if texts else Turn(message, calls)
 
     def results(self, calls: Sequence[ToolCall], texts: Sequence[str]) -> tuple[Message, ...]:
         """One result for each call, in order, as this route takes them: a message each, or one for all."""
@@ -71,26 +62,24 @@ class ReplyReader:
         heads = [f"Result of {call.name} ({n} of {len(calls)}):" for n, call in enumerate(calls, 1)]
         return (Message("user", "\n\n".join(f"{h}\n{t}" for h, t in zip(heads, texts, strict=True))),)
 
-    def _wrong(self, finish: Finish, found: Sequence[_Read], *, empty: bool) -> list[str]:
+    def _wrong(self, finish: Finish, problems: Sequence[str], *, empty: bool) -> list[str]:
         if finish is Finish.LENGTH:
-            return [_CUT for _ in found] or [_CUT]
-        if len(found) > MAX_CALLS:
-            return [f"not run: {len(found)} calls in one reply; make at most {MAX_CALLS}"] * len(found)
-        if not found:
+            return [_CUT] * max(1, len(problems))
+        if len(problems) > MAX_CALLS:
+            return [f"not run: more than {MAX_CALLS} calls in one reply; make at most {MAX_CALLS}"] * len(problems)
+        if not problems:
             return [(_EMPTY if empty else _NO_CALL) + (_FENCE if self._text else "")]
-        if any(read.problem for read in found):
-            return [read.problem or _OTHER for read in found]
-        return []
+        return [problem or _OTHER for problem in problems] if any(problems) else []
 
-    def _call(self, wanted: str, said: str, arguments: str, problem: str = "") -> _Read:
+    def _call(self, wanted: str, said: str, arguments: str, problem: str) -> tuple[ToolCall, str]:
         value, wrong = self._tools.parse(said, arguments)
         name = _ODD.sub("_", said)[:64] or "unknown"
-        return _Read(ToolCall(self._unique(wanted), name, kept(arguments, value)), problem or wrong)
+        return ToolCall(self._unique(wanted), name, kept(arguments, value)), problem or wrong
 
     def _unique(self, wanted: str) -> str:
         """An id no call of this run had: some models use one id for every call."""
         base = _ODD.sub("_", wanted)[:48] or "call"
-        chosen, number = base, 1
+        chosen, number = base, len(self._ids)
         while chosen in self._ids:
             number += 1
             chosen = f"{base}-{number}"

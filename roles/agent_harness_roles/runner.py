@@ -8,14 +8,14 @@ from typing import Any
 
 from agent_harness.errors import AuditError, HarnessError, ModelFault, UsageError
 from agent_harness.ports import Budget, Environment, Loop, Task, Termination
-from agent_harness.types import Ended, Message, Role, RoleResult, Spend, canonical, digest
+from agent_harness.types import Ended, Message, Role, RoleResult, canonical, digest
 from agent_harness.types.kinds import Kind
+from agent_harness.types.text import clean
 from agent_harness_roles import protocol
-from agent_harness_roles.definition import Definition, load
+from agent_harness_roles.definition import Definition, Run, load
 from agent_harness_roles.ends import ended_by
 from agent_harness_roles.evidence import Shown
-from agent_harness_roles.host import MAX_MALFORMED, Run, RunHost, Stop
-from agent_harness_roles.observe import clean
+from agent_harness_roles.host import MAX_MALFORMED, RunHost, Stop
 from agent_harness_roles.tools import Toolbox
 
 _MOMENT = 1.0  # seconds: a call that the end of the run cut short is given up a little before it
@@ -50,8 +50,8 @@ class Runner:
         about = {"role": role.name, "role_run": role_run, "mode": role.mode.value, "limits": asdict(role.limits)}
         started = environment.recorder.event(Kind.ROLE_STARTED, {**about, "prompts": prompts})
         told = Shown(started.seq, "", opening[1].content, ok=True)
-        run = Run(role, role_run, definition, task, told, environment, termination, budget)
-        end = _End(run, budget.spent(), environment.clock.monotonic())
+        before, began = budget.spent(), environment.clock.monotonic()
+        run = Run(role, role_run, definition, task, told, environment, termination, budget, before, began)
         try:
             host = RunHost(run, tools)
             ended, detail = self._drive(host, run, opening)
@@ -59,9 +59,9 @@ class Runner:
             raise  # nothing can be recorded any more
         except BaseException as fault:  # the harness itself broke, or was interrupted
             ended = Ended.HARNESS_FAULT if isinstance(fault, Exception) else Ended.CANCELLED
-            end(ended, f"{type(fault).__name__}: {fault}")
+            _ended(run, ended, f"{type(fault).__name__}: {fault}")
             raise
-        return replace(end(ended, detail, host.submission), accepted=host.accepted)
+        return replace(_ended(run, ended, detail, host.submission), accepted=host.accepted)
 
     def _drive(self, host: RunHost, run: Run, opening: list[Message]) -> tuple[Ended, str]:
         try:
@@ -94,19 +94,13 @@ class Runner:
         return self._loaded[name]
 
 
-class _End:
-    """Writes the end of a run, once."""
-
-    def __init__(self, run: Run, before: Spend, started: float) -> None:
-        self._run, self._before, self._started = run, before, started
-
-    def __call__(self, ended: Ended, detail: str, submission: dict[str, Any] | None = None) -> RoleResult:
-        run = self._run
-        detail = " ".join(clean(run.environment.redact(detail)).split())[:_DETAIL]
-        kept = submission if ended is Ended.SUBMITTED else None
-        spend = run.budget.spent() - self._before
-        seconds = round(run.environment.clock.monotonic() - self._started, 3)
-        data = {"role": run.role.name, "role_run": run.role_run, "ended": ended.value, "detail": detail}
-        bodies = {"submission": canonical(kept)} if kept is not None else None
-        run.environment.recorder.event(Kind.ROLE_ENDED, {**data, **asdict(spend), "seconds": seconds}, bodies)
-        return RoleResult(run.role.name, run.role_run, ended, detail, kept, spend, seconds)
+def _ended(run: Run, ended: Ended, detail: str, submission: dict[str, Any] | None = None) -> RoleResult:
+    """Writes the end of a run."""
+    detail = " ".join(clean(run.environment.redact(detail)).split())[:_DETAIL]
+    kept = submission if ended is Ended.SUBMITTED else None
+    spend = run.budget.spent() - run.before
+    seconds = round(run.environment.clock.monotonic() - run.started, 3)
+    data = {"role": run.role.name, "role_run": run.role_run, "ended": ended.value, "detail": detail}
+    bodies = {"submission": canonical(kept)} if kept is not None else None
+    run.environment.recorder.event(Kind.ROLE_ENDED, {**data, **asdict(spend), "seconds": seconds}, bodies)
+    return RoleResult(run.role.name, run.role_run, ended, detail, kept, spend, seconds)

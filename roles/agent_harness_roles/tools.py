@@ -1,16 +1,19 @@
 """The tools a role may use: how a model is told of them, and whether its arguments are what was asked for."""
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
 from agent_harness.types import JSON, Role, ToolSpec
-from agent_harness_roles.observe import clean, is_clean
+from agent_harness.types.text import clean, is_clean
 
 _PROBLEMS_SHOWN = 3
 _PROBLEM_LENGTH = 300
+_DEEPEST = 50
+"""Levels of a call's JSON: several times what any tool asks for, and less than what any reader of it gives up at."""
 
 TOLD = tomllib.loads((files("agent_harness_roles") / "tools.toml").read_text(encoding="utf-8"))
 """What a model is told of the tools, by name: description, parameters, an example where calls are plain text."""
@@ -31,8 +34,8 @@ class Toolbox:
         if name not in self._validators:
             return None, f"there is no tool {clean(name)[:40]!r}; the tools are: {', '.join(self._validators)}"
         try:
-            value = _tidy(json.loads(text, strict=False, parse_constant=_no_number))
-        except (ValueError, RecursionError) as fault:
+            value = _tidy(_load(text, strict=False))
+        except ValueError as fault:
             return None, f"the arguments of {name} are not valid JSON ({fault}); send the whole call again"
         if not isinstance(value, dict):
             return None, f"the arguments of {name} must be a JSON object"
@@ -51,22 +54,35 @@ class Toolbox:
 def kept(text: str, value: JSON | None) -> str:
     """The arguments as the history keeps them: the model's own text, or, where a provider could not read that
     (broken JSON, control characters), the same content as valid JSON."""
-    read = _read(text)
+    try:
+        read = _load(text)
+    except ValueError:
+        read = None
     if value is None:
         value = _tidy(read) if isinstance(read, dict) else {"malformed_arguments": clean(text)}
     return text if is_clean(text) and read == value else json.dumps(value)
 
 
-def _read(text: str) -> Any:
-    """What a provider would read, None when it could not."""
+def _load(text: str, *, strict: bool = True) -> Any:
+    """JSON that every provider could read again. Raises ValueError."""
     try:
-        return json.loads(text, parse_constant=_no_number)
-    except (ValueError, RecursionError):
-        return None
+        value = json.loads(text, strict=strict, parse_constant=_number, parse_float=_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [inner for part in level for inner in part]
+        if not level:
+            return value
+    raise ValueError("it is nested too deeply")
 
 
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not a number")
+    return value
 
 
 def _told(error: Any) -> str:

@@ -1,5 +1,7 @@
 """The one table of provider failures."""
 
+import time
+
 import pytest
 
 from agent_harness.errors import ModelFaultKind
@@ -97,6 +99,7 @@ NOW = 1_796_043_600.0  # Mon, 30 Nov 2026 13:00:00 GMT
         ({}, "Please try again in 1h2m.", 3720.0),
         ({}, 'details: "retryDelay": "34s"', 34.0),
         ({}, "Please try again in a while.", None),
+        ({}, f"Please try again in {'9' * 5000}h{'9' * 5000}m.", 86_400.0),
         ({}, "", None),
     ],
 )
@@ -123,3 +126,12 @@ def test_no_part_of_a_key_stays(text):
 
 def test_ordinary_words_stay():
     assert clean("task-abc\nfailed: keyword=3 in monkey\x1b[0m") == "task-abc failed: keyword=3 in monkey [0m"
+
+
+@pytest.mark.parametrize("word", ["a", "a_", "key_", "a:", "bearer ", "sk-", "x://", "=", "retry in ", "limit "])
+def test_a_long_message_is_cleaned_and_classified_at_once(word):
+    """A pattern holds the interpreter while it searches: no deadline and no heartbeat could."""
+    text = word * (600_000 // len(word))
+    began = time.monotonic()
+    clean(text), classify(Failure(429, (), text)), retry_after(Failure(429, (), text), NOW)
+    assert time.monotonic() - began < 5

@@ -10,9 +10,9 @@ from agent_harness.demo import RECORDING
 from agent_harness.models.pricing import PriceTable
 from agent_harness.models.recording import Recording, RecordingTransport, ReplayTransport
 from agent_harness.models.routes import Route, history_chars
-from agent_harness.types import Ended
+from agent_harness.types import Ended, Message
 from agent_harness_adapters.miniswe_loop import MiniSweLoop
-from agent_harness_roles.elision import NEWEST
+from agent_harness_roles.elision import NEWEST, Elision
 from fakes.model import bash, call, says
 from fakes.model_parts import ScriptedTransport
 from fakes.roles import DONE, RoleKit
@@ -124,6 +124,18 @@ def test_over_text_a_message_with_several_results_keeps_its_heads(tmp_path):
     old = requests[-1][3].content
     assert old.startswith("Result of bash (1 of 2):\n[exit code 0; 4004 bytes elided: the output of `a 0` is in /tmp/")
     assert "\n\nResult of bash (2 of 2):\n[exit code 0; 4004 bytes elided: the output of `b 0` is in /tmp/" in old
+
+
+def test_the_same_text_twice_keeps_the_line_that_stands_for_it():
+    """Over text nothing but its words tells one result from another: what was elided may not change any more."""
+    results = [Message("user", f"Result of bash (1 of 1):\n{n} " + "x" * 3000) for n in range(8)]
+    elision = Elision(10_000)
+    for n, one in enumerate(results):
+        elision.note([one], [Message("user", f"[the output is in {n}]")])
+    before = elision.view(results)
+    assert before[0].content == "[the output is in 0]"
+    elision.note([results[0]], [Message("user", "[the output is in 8]")])
+    assert elision.view([*results, results[0]])[0] == before[0]
 
 
 def test_a_command_in_the_line_is_short_clean_and_on_one_line(tmp_path):

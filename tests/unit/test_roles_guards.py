@@ -1,6 +1,7 @@
 """The history's rules, the loop guard, tool arguments and definitions."""
 
 import json
+import time
 
 import pytest
 
@@ -50,6 +51,12 @@ def test_a_history_only_grows():
         check.check([Message("user", "b")])
 
 
+def test_a_long_observation_is_compared_at_once():
+    began = time.monotonic()
+    LoopGuard().saw(["ls"], ["1" * 300_000])
+    assert time.monotonic() - began < 2
+
+
 def test_the_same_turn_is_counted_in_a_row():
     guard = LoopGuard()
     assert [guard.saw(["ls"], ["a"]) for _ in range(STOP)] == [1, 2, 3, 4, 5, 6]
@@ -82,6 +89,8 @@ def test_durations_hide_no_loop_and_waiting_is_none():
         ("bash", '{"command": "ls", "cwd": "/"}', "cwd"),
         ("bash", '{"command": "a\\u0000b"}', "NUL"),
         ("bash", '{"command": "a", "timeout_s": NaN}', "not a number"),
+        ("bash", '{"command": "a", "timeout_s": 1e999}', "not a number"),
+        ("submit", f'{{"outcome": {"[" * 51}{"]" * 51}}}', "nested too deeply"),
         ("edit", '{"path": "a"}', "either"),
         ("edit", '{"path": "a", "edits": [], "content": ""}', "either"),
         ("edit", '{"path": "a", "edits": [{"old": "", "new": "x"}]}', "edits.0.old"),
@@ -97,7 +106,17 @@ def test_arguments_that_do_not_fit_are_explained(name, text, words):
 def test_arguments_kept_in_the_history_can_always_be_read():
     good = '{"command":  "ls"}'
     assert kept(good, json.loads(good)) == good
-    for text in ("{", '{"a": NaN}', "null", "\0", '{"a": "\\ud800"}', '{"a": "x\ny"}', "[" * 100_000, ""):
+    for text in (
+        "{",
+        '{"a": NaN}',
+        "null",
+        "\0",
+        '{"a": "\\ud800"}',
+        '{"a": "x\ny"}',
+        "[" * 100_000,
+        "",
+        '{"command": "a\x01", "timeout_s": 1e999}',
+    ):
         value, _ = BOX.parse("bash", text)
         again = json.loads(kept(text, value))
         assert isinstance(again, dict)

@@ -3,7 +3,8 @@
 import pytest
 
 from agent_harness.types import CommandEnd, CommandResult
-from agent_harness_roles.observe import clean, is_clean, seen
+from agent_harness.types.text import clean, is_clean
+from agent_harness_roles.observe import seen
 from fakes.sandbox import result
 
 PLAIN = str

@@ -2,10 +2,12 @@
 
 import json
 import re
+import time
 
 import pytest
 
 from agent_harness_roles import protocol
+from agent_harness_roles.replies import MAX_CALLS, ReplyReader
 from agent_harness_roles.runner import Runner
 from agent_harness_roles.tools import Toolbox
 from fakes.model import says
@@ -81,3 +83,21 @@ def test_a_run_over_text_reaches_its_end(tmp_path):
     assert not any(m.tool_calls or m.tool_call_id for m in told)
     assert all(request.tools == () for request in kit.model.requests)
     assert "protocol" in kit.recorder.of("role.started")[0]["prompts"]
+
+
+@pytest.mark.parametrize("line", ["```" + "a" * 300_000 + "`", "```" + " " * 300_000 + "`", "`" * 300_000 + "x`"])
+def test_a_line_of_any_length_is_read_at_once(line):
+    began = time.monotonic()
+    assert protocol.parse(f"{line}\n```bash\nls\n```", TOOLS)[-1].name == "bash"
+    assert time.monotonic() - began < 2
+
+
+def test_a_reply_of_very_many_blocks_is_refused_at_once():
+    reader = ReplyReader(Toolbox(Runner(PlainLoop()).role("implementer")), str, text_protocol=True)
+    began = time.monotonic()
+    turn = reader.read(says(text="```bash\nls\n```\n" * 20_000))
+    assert not turn.calls and f"more than {MAX_CALLS} calls" in turn.problems[0].content
+    assert len(turn.problems[0].content) < 20_000
+    for _ in range(20):
+        assert len(reader.read(says(text="```bash\nls\n```\n" * MAX_CALLS)).calls) == MAX_CALLS
+    assert time.monotonic() - began < 5
