@@ -441,11 +441,12 @@ def test_within_hands_on_values_and_every_error():
         within(5, lambda: (_ for _ in ()).throw(SystemExit(3)))
 
 
-def test_a_programming_error_of_a_transport_comes_through_and_gives_the_reservation_back():
+def test_a_programming_error_of_a_transport_comes_through_and_is_charged_as_the_most_it_can_have_cost():
     desk = Desk(main=[KeyError("bug")])
     desk.fails(KeyError)
-    assert desk.budget.spent() == Spend()
-    assert desk.budget.reserve(Spend(WIDE.steps, 1, 1)) > 0
+    worst = desk.recorder.of("model.asked")[0]["worst"]
+    assert desk.budget.spent() == Spend(1, worst["tokens"], worst["nanousd"]) and worst["nanousd"] > 0
+    assert desk.budget.reserve(Spend(WIDE.steps - 1, 1, 1)) > 0, "the reservation is still held beside it"
 
 
 def test_filtered_answers_come_back_charged():  # field case 71

@@ -173,7 +173,8 @@ class BudgetSettings(Section):
     tokens: Whole = 500_000_000
     usd: UsdCeiling = Decimal(200)
     seconds: Number = 864_000.0
-    """Of every attempt added up: ten workers around the clock."""
+    """Of every attempt added up: ten workers around the clock. Added at each call and looked at before the next, so
+    workers side by side can pass it by what each does between two calls; the other ceilings are never passed."""
 
     @property
     def limits(self) -> Limits:

@@ -107,6 +107,7 @@ class ModelClient:
         spend = Spend()
         try:
             call = self._log.asked(way.route, request, worst)
+            spend = worst  # of a call whose end nobody understands: what a transport did not foresee may have been paid
             started, timeout = self._clock.monotonic(), min(way.route.timeout_s, budget.seconds_left())
             try:
                 most = min(timeout + self._patience.grace_s, budget.seconds_left())
@@ -114,8 +115,7 @@ class ModelClient:
             except (ModelFault, CredentialError, Cancelled) as fault:
                 seconds = self._clock.monotonic() - started
                 usage = _used(fault, request, worst, late=seconds >= timeout)
-                if usage is not None:
-                    spend = Spend(0, usage.total, self._price(way, usage, None)[0])
+                spend = Spend(0, usage.total, self._price(way, usage, None)[0]) if usage else Spend()
                 self._log.failed(call, fault, usage, spend, seconds)
                 raise
             seconds = self._clock.monotonic() - started
