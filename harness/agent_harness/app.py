@@ -17,7 +17,6 @@ from agent_harness.audit import AuditLog
 from agent_harness.budget import Budget
 from agent_harness.clock import SystemClock
 from agent_harness.config import Config, check_ready
-from agent_harness.delivery import trailers
 from agent_harness.dry import DryRun, Unrecorded
 from agent_harness.errors import ClaimLost, Exit, HarnessError, InfrastructureError, NothingToDo, UsageError
 from agent_harness.gates.checks import Checks, unrunnable
@@ -293,7 +292,7 @@ class App:
             problems=tuple(unrunnable(reports, chosen)),
             routes={role: self.config.routes_of(role) for role in roles},
             limits=limits,
-            worst_nanousd=max(0, limits.nanousd - self.spending.spent_on(chosen.id).nanousd),
+            worst_nanousd=max(0, limits.nanousd - self.spending.spent()[chosen.id].nanousd),
         )
 
     @contextmanager
@@ -334,11 +333,9 @@ class App:
 
     def verify(self) -> list[str]:
         """What does not hold of the log, measured by itself and by the roots in delivered commits."""
-        git, points = self.repository.git, []
-        for commit in git.run("for-each-ref", "--format=%(objectname)", DELIVERED).decode("ascii").split():
-            text = git.run("cat-file", "commit", commit).partition(b"\n\n")[2].decode("utf-8", "replace")
-            found = dict(trailers(text)).get(AUDIT_TRAILER, "")
-            size, _, root = found.partition(" ")
+        points, form = [], f"--format=- %(contents:trailers:key={AUDIT_TRAILER},valueonly,separator=%00)"
+        for line in self.repository.git.run("for-each-ref", form, DELIVERED).decode("ascii", "replace").splitlines():
+            size, _, root = line[2:].partition(" ")
             points.append((int(size) if size.isdigit() else 0, root))
         return self.audit.verify(points)
 

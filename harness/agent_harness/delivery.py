@@ -19,8 +19,7 @@ _TITLE = 72
 _ZERO = "0" * 40
 _DURABLE = ("-c", "core.fsync=committed,loose-object", "-c", "core.fsyncMethod=batch")
 """A branch that was reported as delivered outlives a power cut."""
-_TRAILER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*): (.*)")
-_TAKEN = ("but expected", "reference already exists", "stale info", "[rejected]", "[remote rejected]")
+_TAKEN = ("but expected", "reference already exists")
 
 
 def deliver(repository: HarnessRepository, source: str, *, commit: str, branch: str, expected_old: str | None) -> None:
@@ -35,12 +34,11 @@ def deliver(repository: HarnessRepository, source: str, *, commit: str, branch: 
     there = tip(repository, place, branch)
     if there == commit:
         return
-    if there != expected_old:
-        raise _moved(repository, place, branch, there, expected_old)
-    if place.url:
-        _push(repository, place, commit, branch, expected_old)
-    else:
-        _store(repository, place, commit, branch, expected_old)
+    if there == expected_old:
+        if (_push if place.url else _store)(repository, place, commit, branch, expected_old):
+            return
+        there = tip(repository, place, branch)
+    raise _moved(repository, place, branch, there, expected_old)
 
 
 def landed(repository: HarnessRepository, source: str, *, commit: str, branch: str) -> bool:
@@ -53,28 +51,17 @@ def landed(repository: HarnessRepository, source: str, *, commit: str, branch: s
     return not found.code and bool(found.out)
 
 
-def message(title: str, body: str, trailers: Mapping[str, str]) -> str:
-    """A commit message: the title as one line of at most 72 characters, the body, and the trailers as the last
-    paragraph. Control characters are taken out; a body can neither add a trailer nor hide one."""
-    line = " ".join(_clean(title).split()) or "Change"
+def message(title: str, trailers: Mapping[str, str]) -> str:
+    """A commit message: the title as one line of at most 72 characters, and the trailers as the last paragraph. No
+    title and no value can add a trailer: each is one line, without control characters."""
+    line = _line(title) or "Change"
     if len(line) > _TITLE:
         line = line[: _TITLE - 1].rstrip() + "…"
-    text = "\n".join(part.rstrip() for part in _clean(body).splitlines()).strip("\n")
-    last = "\n".join(f"{name}: {' '.join(_clean(value).split())}" for name, value in trailers.items())
-    if any(_TRAILER.fullmatch(part) is None for part in last.splitlines()):
-        raise ValueError(f"not all of these can be trailers: {last!r}")
-    return "\n\n".join(part for part in (line, text, last) if part) + "\n"
+    return "\n".join([line, "", *(f"{name}: {_line(value)}" for name, value in trailers.items()), ""])
 
 
-def trailers(text: str) -> list[tuple[str, str]]:
-    """The trailers of a commit message: its last paragraph, if it is not the title and each line is `Name: value`."""
-    parts = text.strip("\n").split("\n\n")
-    found = [_TRAILER.fullmatch(line) for line in parts[-1].splitlines()] if len(parts) > 1 else []
-    return [(m[1], m[2]) for m in found if m] if all(found) else []
-
-
-def _clean(text: str) -> str:
-    return "".join(c for c in text.replace("\t", " ") if c == "\n" or c.isprintable())
+def _line(text: str) -> str:
+    return " ".join("".join(c for c in text if c.isprintable() or c.isspace()).split())
 
 
 # --- where a branch stands --------------------------------------------------------------------------------------
@@ -96,13 +83,11 @@ def _moved(
     if there is None:
         return DeliveryRefused(what, why=f"it is gone; it was to be at {str(expected)[:12]}", next="run the item again")
     git = repository.git if source.url else source.git
-    done = git.attempt("cat-file", "commit", there)
-    head, _, text = done.out.decode("utf-8", "replace").partition("\n\n")
-    author = next((line.split(" ", 1)[1].rsplit(" <", 1)[0] for line in head.splitlines() if line[:7] == "author "), "")
-    who = f"{there[:12]}" + (f" by {author}: {text.splitlines()[0] if text else ''}" if author else "")
+    words = ("--no-walk", "--abbrev=12", "--format=%h by %an: %s")
+    known = git.attempt("log", *words, "--end-of-options", there).out.decode("utf-8", "replace").strip()
     built = f"the delivery was built on {expected[:12]}" if expected else "the delivery expected no such branch"
     next_ = "look at that branch, then rename it or run again"
-    return DeliveryRefused(what, why=f"it is at {who}; {built}", next=next_)
+    return DeliveryRefused(what, why=f"it is at {known or there[:12]}; {built}", next=next_)
 
 
 def _unwritten(source: Source, branch: str) -> str:
@@ -119,17 +104,25 @@ def _refuse_checked_out(source: Source, branch: str) -> None:
 # --- a repository of this machine -------------------------------------------------------------------------------
 
 
-def _store(repository: HarnessRepository, source: Source, commit: str, branch: str, old: str | None) -> None:
+def _store(repository: HarnessRepository, source: Source, commit: str, branch: str, old: str | None) -> bool:
+    """False where the branch was moved meanwhile."""
     git = source.git
-    _refuse_in_the_way(source, branch)
     _refuse_checked_out(source, branch)
     if git.attempt("cat-file", "-e", f"{commit}^{{commit}}").code or _incomplete(git, commit).code:
         _send(repository, git, commit)
     ref = f"refs/heads/{branch}"
     swap = f"start\0option no-deref\0update {ref}\0{commit}\0{old or _ZERO}\0prepare\0commit\0"
     done = git.attempt(*_DURABLE, "update-ref", "-m", "agent-harness: delivered", "-z", "--stdin", stdin=swap.encode())
-    if done.code:
-        raise _swap_error(repository, source, branch, old, done)
+    if not done.code:
+        return True
+    said, what = done.err.decode("utf-8", "replace"), _unwritten(source, branch)
+    if near := re.search(r"'refs/heads/([^']*)' exists; cannot create", said):
+        why = f"git cannot have it beside the branch {near[1]}"
+        raise DeliveryRefused(what, why=why, next=f"rename the branch {near[1]}")
+    if any(mark in said for mark in _TAKEN):
+        return False
+    fault = done.fault()
+    raise GitFault(what, why=fault.why, next=fault.next)
 
 
 def _send(repository: HarnessRepository, git: Git, commit: str) -> None:
@@ -149,42 +142,21 @@ def _incomplete(git: Git, commit: str) -> Done:
     return git.attempt("rev-list", "--objects", "--quiet", commit, "--not", "--all", timeout_s=LONG_S)
 
 
-def _refuse_in_the_way(source: Source, branch: str) -> None:
-    """A branch `a` leaves no room for `a/b`, nor the other way round."""
-    parts = branch.split("/")
-    above = [f"refs/heads/{'/'.join(parts[:n])}" for n in range(1, len(parts))]
-    ref = f"refs/heads/{branch}"
-    names = source.git.run("for-each-ref", "--format=%(refname)", *above, f"{ref}/").decode("utf-8", "replace").split()
-    for name in names:
-        if name in above or name.startswith(f"{ref}/"):
-            other = name.removeprefix("refs/heads/")
-            why = f"git cannot have it beside the branch {other}"
-            raise DeliveryRefused(_unwritten(source, branch), why=why, next=f"rename the branch {other}")
-
-
-def _swap_error(
-    repository: HarnessRepository, source: Source, branch: str, old: str | None, done: Done
-) -> DeliveryRefused | GitFault:
-    if any(mark in done.err.decode("utf-8", "replace") for mark in _TAKEN):
-        return _moved(repository, source, branch, tip(repository, source, branch), old)
-    fault = done.fault()
-    return GitFault(_unwritten(source, branch), why=fault.why, next=fault.next)
-
-
 # --- a URL ------------------------------------------------------------------------------------------------------
 
 
-def _push(repository: HarnessRepository, source: Source, commit: str, branch: str, old: str | None) -> None:
+def _push(repository: HarnessRepository, source: Source, commit: str, branch: str, old: str | None) -> bool:
+    """False where the branch was moved meanwhile."""
     ref = f"refs/heads/{branch}"
     net = Git(repository.path, network=True)
     flags = ("--quiet", "--porcelain", "--no-verify", "--no-follow-tags", f"--force-with-lease={ref}:{old or ''}")
     done = net.attempt("push", *flags, "--", source.url, f"{commit}:{ref}", timeout_s=LONG_S)
     if not done.code:
-        return
+        return True
     said = done.out.decode("utf-8", "replace")
     rejected = next((line for line in said.splitlines() if line.startswith("!")), "")
     if "stale info" in rejected:
-        raise _moved(repository, source, branch, tip(repository, source, branch), old)
+        return False
     what = _unwritten(source, branch)
     if rejected:
         raise DeliveryRefused(what, why=masked(rejected.split("\t")[-1]), next="see what the other side allows")

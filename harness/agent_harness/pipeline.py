@@ -216,7 +216,7 @@ class Life:
         receipt = self._receipt()
         size, root = parts.audit.root()
         trailers = {"Harness-Item": item.id, "Harness-Run": self._claim.run, "Harness-Receipt": receipt}
-        text = message(item.title, "", trailers | {AUDIT_TRAILER: f"{size} {root}"})
+        text = message(item.title, trailers | {AUDIT_TRAILER: f"{size} {root}"})
         kept, now = f"{DELIVERED}/{item.id}/{self._claim.generation}", parts.clock.now_ms() // 1000
         commit = parts.repository.commit_tree(candidate.tree, candidate.base, text, at_s=now, keep_as=kept)
         effect = {"target": item.branch, "old": "", "new": commit, "tree": candidate.tree}

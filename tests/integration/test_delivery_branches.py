@@ -30,7 +30,7 @@ class Desk:
         self.ours.materialise(parent or self.base, work, uid=0, gid=0, with_git=False)
         write(work, {"made": name.encode()})
         seen = self.ours.capture(parent or self.base, work, keep_as=f"refs/harness/work/{name}/1", message=name)
-        text = message(name, "", {"Harness-Item": name})
+        text = message(name, {"Harness-Item": name})
         return self.ours.commit_tree(seen.tree, parent or self.base, text)
 
     def deliver(self, commit: str, old: str | None = None, branch: str = BRANCH) -> None:
