@@ -377,6 +377,28 @@ def test_a_submodule_is_never_seen_unless_the_base_lets_it_go_unread():
         assert validate(verdict("pass"), given, evidence)[1]["unseen"] == unseen
 
 
+LFS = "version https://git-lfs.github.com/spec/v1\n{0}oid sha256:{2}\n{1}oid sha256:{3}\n{0}size 12\n{1}size 13\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "rows", "counts", "unseen"),
+    [
+        ("index 1..2 100644", " " + LFS.format("-", "+", "a" * 64, "b" * 64) + "+\n", "-1,3 +1,4", ["m.bin:1-4"]),
+        ("new file mode 100644", f"+version https://git-lfs.github.com/spec/v1\n+oid sha256:{'a' * 64}\n+size 5\n", "-0,0 +1,3", ["m.bin:1-3"]),
+        ("deleted file mode 100644", f"-version https://git-lfs.github.com/spec/v1\n-oid sha256:{'a' * 64}\n-size 5\n", "-1,3 +0,0", []),
+        ("new file mode 100644", "+/annex/objects/SHA256E-s5--abc.bin\n", "-0,0 +1,1", ["m.bin:1-1"]),
+        ("index 1..2 100644", f"-x\n+A pointer has a line such as:\n+oid sha256:{'a' * 64}\n", "-1,1 +1,2", []),
+        ("index 1..2 100644", "-x\n+size 5\n", "-1,1 +1,1", []),
+    ],
+    ids=["moved", "new", "gone", "annex", "prose", "no pointer"],
+)  # fmt: skip
+def test_what_a_pointer_leads_to_is_seen_by_nobody(mode, rows, counts, unseen):
+    diff = f"diff --git a/m.bin b/m.bin\n{mode}\n--- a/m.bin\n+++ b/m.bin\n@@ {counts} @@\n{rows}"
+    evidence = Evidence(commands=[Shown(20, "git diff m.bin", diff, ok=True)])
+    given = facts(hunks=parse(diff.encode()), shown=frozenset())
+    assert validate(verdict("pass"), given, evidence)[1]["unseen"] == unseen
+
+
 @pytest.mark.parametrize(
     ("rows", "lines"), [(b"+x\n", 1), (b"+evil()\n" * 3, 3)], ids=["too short to be quoted", "the same over and over"]
 )
@@ -412,6 +434,39 @@ def test_a_change_whose_lines_stand_elsewhere_too_is_read_with_what_is_around_it
     head = TWICE.replace(b"f4(t):\n    return check(t)", b"f4(t):\n    return True")
     given = facts(hunks=hunks, shown=frozenset(), read_base=lambda _: TWICE, read_candidate=lambda _: head)
     assert validate(verdict("pass"), given, evidence)[1]["unseen"] == ([] if seen else ["m.py:13-16"])
+
+
+BLOCK = "def charge(sum):\n    return sum * 2\n    # rounded up\n"
+APP = "".join(f"line {n}\n" for n in range(4)) + BLOCK
+ADDED = "".join(f"+{row}\n" for row in BLOCK.splitlines())
+DECOY = (
+    "diff --git a/app.py b/app.py\n--- a/app.py\n+++ b/app.py\n"
+    f"@@ -1,0 +1,3 @@\n{ADDED}@@ -5,0 +8,3 @@\n{ADDED}"
+    "diff --git a/doc.md b/doc.md\nnew file mode 100644\n--- /dev/null\n+++ b/doc.md\n"
+    f"@@ -0,0 +1,7 @@\n+as in app.py:\n{ADDED}{ADDED}"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "unseen"),
+    [
+        ("cat doc.md", "as in app.py:\n" + BLOCK + BLOCK, ["app.py:1-3", "app.py:8-10"]),
+        ("cat ???.md", "as in app.py:\n" + BLOCK + BLOCK, ["app.py:1-3", "app.py:8-10"]),
+        ("sed -n 1,5p app.py", BLOCK, ["app.py:1-3", "app.py:8-10"]),
+        ("cat app.py", BLOCK + "line 0\n" + BLOCK, []),
+        ("cat doc.md; sed -n 1,5p app.py", "as in app.py:\n" + BLOCK * 3, ["app.py:1-3", "app.py:8-10"]),
+        ("cat doc.md app.py", "as in app.py:\n" + BLOCK * 4, []),
+        ("git diff", DECOY, []),
+    ],
+)
+def test_a_copy_of_a_hunk_in_the_change_shows_nobody_the_other(command, output, unseen):
+    hunks = parse(DECOY.encode())
+    sides = {"app.py": (BLOCK + APP).encode()}
+    given = facts(hunks=hunks, shown=frozenset({2}), read_base=lambda _: b"", read_candidate=sides.get)
+    evidence = Evidence(
+        commands=[Shown(20, "wc -l app.py", "10 app.py\n", ok=True), Shown(21, command, output, ok=True)]
+    )
+    assert validate(verdict("pass"), given, evidence)[1]["unseen"] == unseen
 
 
 def test_a_binary_file_named_like_the_end_of_a_deleted_ones_line_is_dark():

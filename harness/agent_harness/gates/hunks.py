@@ -14,6 +14,10 @@ _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _ESCAPED = re.compile(rb"\\([0-7]{3}|.)")
 _LETTERS = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 
+_CONTENT = re.compile(r"(oid sha256:[0-9a-f]{64}|/annex/objects/\S+)\s*$")
+_POINTER = re.compile(rf"version https?://\S+$|ext-\d|size \d+$|{_CONTENT.pattern}")
+"""Of Git LFS and git-annex: the line that names what is elsewhere, and any line of such a file."""
+
 Span = tuple[int, int]
 """First and last line, from 1. Where there is no line, the last is one less than the first."""
 
@@ -53,8 +57,11 @@ class Hunk:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether what head has here is in no tree: a submodule, of which there is only the name of a commit."""
-        return re.search(r"^(new file mode|index \S+) 160000$", self.head, re.MULTILINE) is not None
+        """Whether what head has here is in no tree: a submodule, of which there is only the name of a commit, or a
+        file of which there is only a pointer to where large files are kept."""
+        module = re.search(r"^(new file mode|index \S+) 160000$", self.head, re.MULTILINE)
+        lines = list(filter(str.strip, self.added))
+        return module is not None or (all(map(_POINTER.match, lines)) and any(map(_CONTENT.match, lines)))
 
     def touches(self, side: str, first: int, last: int) -> bool:
         """Whether lines of a side lie in what it changes. Of lines that are gone, head has the two around the gap."""

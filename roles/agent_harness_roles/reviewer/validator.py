@@ -11,12 +11,12 @@ at, go back once; after that they are told as what they are: `sound` is false, `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agent_harness.types import JSON
 from agent_harness.types.text import clean, locate
-from agent_harness_roles.evidence import Evidence, telling
+from agent_harness_roles.evidence import Evidence, Shown, telling
 
 _BLOCKING = {"P0", "P1"}
 _FEWEST_WORDS = 3
@@ -195,43 +195,58 @@ def _blocks(one: JSON) -> bool:
 def _unseen(admitted: Sequence[str], facts: Mapping[str, Any], evidence: Evidence) -> list[str]:
     """The hunks that neither the prompt nor a command showed whole, and those the reviewer says it did not judge. Of
     a binary file the prompt shows nothing: a command has to have opened it."""
-    outputs: dict[tuple[str, bool], str] = {}
+    printed: dict[tuple[str, bool], list[Shown]] = {}
     out = []
     for number, hunk in enumerate(facts["hunks"]):
         key = hunk.path, hunk.dark
-        if (hunk.dark or number not in facts["shown"]) and key not in outputs:
-            outputs[key] = "\n".join(_of(*key, evidence))
+        if (hunk.dark or number not in facts["shown"]) and key not in printed:
+            printed[key] = list(_of(*key, evidence))
         seen = number in facts["shown"] and not hunk.dark
-        if hunk.name in admitted or not (seen or (_printed(hunk, outputs[key], facts) and not hunk.elsewhere)):
+        if hunk.name in admitted or not (seen or (_printed(hunk, printed[key], facts) and not hunk.elsewhere)):
             out.append(hunk.name)
     return out
 
 
-def _printed(hunk: Any, text: str, facts: Mapping[str, Any]) -> bool:
-    """Whether a text holds all lines of a hunk; where each of them stands elsewhere in the file, too, also those around
+def _printed(hunk: Any, events: Sequence[Shown], facts: Mapping[str, Any]) -> bool:
+    """Whether outputs hold all lines of a hunk; where each of them stands elsewhere in the file, too, also those around
     it. Those too short to tell anything count by their order alone."""
-    lines = (*hunk.removed, *hunk.added)
+    text, lines = "\n".join(event.output for event in events), (*hunk.removed, *hunk.added)
     if wanted := telling("\n".join(lines)):
         sides = facts["read_base"](hunk.path), facts["read_candidate"](hunk.path)
         held = "\n".join(clean((data or b"").decode("utf-8", "replace")) for data in sides)
         if not any(held.count(one) == 1 for one in wanted):
             wanted += telling("\n".join(row for row in clean(hunk.text).split("\n") if row[:1] == " "))
-        return all(line in text for line in wanted)
+        return all(line in text for line in wanted) and not _copied(hunk, events, facts["hunks"])
     rest = map(_bare, text.split("\n"))
     return bool(text) and all(_bare(line) in rest for line in lines)
+
+
+def _copied(hunk: Any, events: Sequence[Shown], hunks: Sequence[Any]) -> bool:
+    """Whether all that was printed may be of copies of a hunk that the change itself holds: no output has its lines
+    more often than the other hunks it may come from."""
+    rows = telling("\n".join(row[1:] for row in clean(hunk.text).split("\n")[1:]))
+    others = [(one.path, clean(one.text)) for one in hunks if one is not hunk]
+    whole = "\n".join(text for _, text in others)
+    if not all(row in whole for row in rows):
+        return False
+    for event in events:
+        near = [t for path, t in others if path == hunk.path or _names(event, path) or not _names(event, hunk.path)]
+        if all(event.output.count(row) > "\n".join(near).count(row) for row in rows):
+            return False
+    return True
 
 
 def _bare(line: str) -> str:
     return line.lstrip("+-").strip()
 
 
-def _of(path: str, opened: bool, evidence: Evidence) -> list[str]:
-    """What the commands that name a file printed; where it has to be `opened`, that name it themselves."""
+def _of(path: str, opened: bool, evidence: Evidence) -> Iterator[Shown]:
+    """The commands that name a file, or whose output does; where it has to be `opened`, they name it themselves."""
+    for event in evidence.commands:
+        if event.ok and event.output.strip() and ((path in event.output and not opened) or _names(event, path)):
+            yield event
+
+
+def _names(event: Shown, path: str) -> bool:
     folder, _, name = path.rpartition("/")
-    return [
-        shown.output
-        for shown in evidence.commands
-        if shown.ok
-        and shown.output.strip()
-        and ((path in shown.output and not opened) or (name in shown.command and folder in shown.command))
-    ]
+    return name in event.command and folder in event.command
