@@ -1,5 +1,6 @@
 """Frames, output and deadlines, without a container."""
 
+import http.client
 import json
 import socket
 import struct
@@ -24,6 +25,21 @@ def pair():
     ours, theirs = socket.socketpair()
     yield Channel(ours, lambda: None), theirs
     ours.close()
+    theirs.close()
+
+
+def test_closing_a_channel_closes_the_answer_that_it_came_from():
+    """Else the collector does, whose complaint Python 3.13 prints."""
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\n\r\n")
+    answer = http.client.HTTPResponse(ours)
+    answer.begin()
+    stream = answer.fp.raw  # what docker-py hands out, with the answer held by it
+    stream._response = answer
+    channel = Channel(stream, lambda: None)
+    channel.close()
+    channel.close()
+    assert answer.closed and answer.fp is None
     theirs.close()
 
 
