@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from agent_harness.errors import GitFault
+from agent_harness.errors import GitFault, UsageError
 
 QUICK_S = 120.0
 """Deadline of a command that only looks or writes a little."""
@@ -102,8 +102,7 @@ class Done:
         """The error of a process that failed, with the known causes in plain words."""
         text = self.err.decode("utf-8", "replace")
         words, hint = next(((w, h) for mark, w, h in _REASONS if mark in text), ("", ""))
-        verb = next((arg for arg in self.args if not arg.startswith("-") and "=" not in arg), "")
-        return GitFault(f"git {verb} failed", why=f"{words} ({self.why})" if words else self.why, next=hint)
+        return GitFault(f"{_named(self.args)} failed", why=f"{words} ({self.why})" if words else self.why, next=hint)
 
 
 class Git:
@@ -128,14 +127,9 @@ class Git:
         self, *args: str, stdin: bytes | IO[bytes] = b"", timeout_s: float = QUICK_S, env: Env | None = None
     ) -> Done:
         """Run git and give back how it ended. Raises GitFault only where it could not run or passed its deadline."""
-        data = stdin if isinstance(stdin, bytes) else None
-        source = subprocess.PIPE if isinstance(stdin, bytes) else stdin
-        process = self._start(args, source, subprocess.PIPE, env=env)
-        with _ended(process):
-            try:
-                out, err = process.communicate(data, timeout=timeout_s)
-            except subprocess.TimeoutExpired as late:
-                raise _late(args, timeout_s) from late
+        data, source = (stdin, subprocess.PIPE) if isinstance(stdin, bytes) else (None, stdin)
+        with self._running(args, source, subprocess.PIPE, timeout_s, env) as process:
+            out, err = process.communicate(data)
         return Done(args, process.returncode, out, err)
 
     def run(
@@ -157,16 +151,13 @@ class Git:
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
             given.write(stdin)
             given.seek(0)
-            process = self._start(args, given, errors)
-            assert process.stdout
-            with _ended(process), _deadline(process, timeout_s) as passed:
-                try:
-                    yield process.stdout
-                finally:
-                    if passed.is_set():
-                        raise _late(args, timeout_s)
-                if process.wait(timeout_s):
-                    raise Done(args, process.returncode, b"", _whole(errors)).fault()
+            with self._running(args, given, errors, timeout_s) as process:
+                assert process.stdout
+                yield process.stdout
+                process.wait()
+            if process.returncode:
+                errors.seek(0)
+                raise Done(args, process.returncode, b"", errors.read()).fault()
 
     def pipe(self, args: tuple[str, ...], stdin: bytes, into: Git, then: tuple[str, ...]) -> bytes:
         """Run `args` here and feed what it writes to `then` there; gives back what `then` wrote."""
@@ -182,15 +173,23 @@ class Git:
             raise last.fault()
         return last.out
 
-    def _start(
-        self, args: tuple[str, ...], stdin: int | IO[bytes], stderr: int | IO[bytes], *, env: Env | None = None
-    ) -> subprocess.Popen[bytes]:
+    @contextlib.contextmanager
+    def _running(
+        self,
+        args: tuple[str, ...],
+        stdin: int | IO[bytes],
+        stderr: int | IO[bytes],
+        timeout_s: float,
+        env: Env | None = None,
+    ) -> Generator[subprocess.Popen[bytes]]:
+        """A git that has ended with its children however the block ends, and at its deadline at the latest: whatever
+        the block waits for then, it raises GitFault."""
         settings = _FLAGS + _NETWORK if self._network else _FLAGS
         flags = [part for setting in settings.split() for part in ("-c", setting)]
         if self.git_dir is None:
             flags += ["-c", "safe.directory=*"]
         try:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 ["git", *flags, *args],
                 stdin=stdin,
                 stdout=subprocess.PIPE,
@@ -203,12 +202,36 @@ class Git:
                 group=self.user.gid if self.user else None,
                 extra_groups=self.user.groups if self.user else None,
             )
-        except FileNotFoundError as error:
-            if error.filename == "git":
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and error.filename == "git":
                 raise GitFault("git was not found", why="it is not on PATH", next="install git") from error
-            raise GitFault(f"cannot run git in {self._cwd}", why="the folder is gone") from error
-        except PermissionError as error:
             raise GitFault(f"cannot run git in {self._cwd}", why=str(error.strerror)) from error
+        except ValueError as error:  # a NUL byte, or a character that no file name can have
+            raise UsageError(f"{_named(args)} was not run", why=f"{error}: {args[-1][:80]!r}") from error
+        late = threading.Event()
+
+        def end() -> None:
+            if process.poll() is None:
+                late.set()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+        timer = threading.Timer(timeout_s, end)
+        timer.daemon = True
+        try:
+            timer.start()
+            yield process
+        finally:
+            timer.cancel()
+            passed = late.is_set()
+            end()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream:
+                    with contextlib.suppress(OSError):
+                        stream.close()
+            process.wait()
+            if passed:
+                raise GitFault(f"{_named(args)} was stopped", why=f"it did not end within {timeout_s:.0f} s")
 
     def _environment(self) -> dict[str, str]:
         env = {"PATH": os.environ.get("PATH", os.defpath), **_variables(_ALWAYS), **self._places}
@@ -216,6 +239,11 @@ class Git:
             own = {name: value for name, value in os.environ.items() if _USERS_OWN.fullmatch(name)}
             return {**own, **env, "GIT_ALLOW_PROTOCOL": "http:https:ssh:git"}
         return {**env, **_variables(_CLOSED)}
+
+
+def _named(args: tuple[str, ...]) -> str:
+    """A git command by its verb, for people."""
+    return " ".join(["git", *(arg for arg in args if not arg.startswith("-") and "=" not in arg)][:2])
 
 
 def _variables(text: str) -> dict[str, str]:
@@ -245,51 +273,3 @@ def _chunks(out: IO[bytes], size: int) -> Iterator[bytes]:
             raise GitFault("git cat-file failed", why="it ended in the middle of an object")
         size -= len(data)
         yield data
-
-
-def _late(args: tuple[str, ...], timeout_s: float) -> GitFault:
-    return GitFault(f"git {args[0]} was stopped", why=f"it did not end within {timeout_s:.0f} s")
-
-
-def _whole(file: IO[bytes]) -> bytes:
-    file.seek(0)
-    return file.read()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Generator[None]:
-    """However the block ends, the process and its children have ended too."""
-    try:
-        yield
-    finally:
-        if process.poll() is None:
-            _kill(process)
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        process.wait()
-
-
-@contextlib.contextmanager
-def _deadline(process: subprocess.Popen[bytes], timeout_s: float) -> Generator[threading.Event]:
-    """Kills the process's group when the time is over, whatever the block waits for; sets the event then."""
-    passed = threading.Event()
-
-    def stop() -> None:
-        if process.poll() is None:
-            passed.set()
-            _kill(process)
-
-    timer = threading.Timer(timeout_s, stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield passed
-    finally:
-        timer.cancel()

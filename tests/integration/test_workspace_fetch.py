@@ -130,6 +130,14 @@ def test_a_ref_is_never_an_option(ours, source, ref):
         ours.fetch(str(source), ref)
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 5000, "http://a\0b", "a:\0", "x:" + "y" * 5000])
+def test_what_can_be_no_name_is_said(ours, source, name):
+    with pytest.raises(UsageError):
+        ours.fetch(str(source), name)
+    with pytest.raises((UsageError, GitFault)):
+        ours.fetch(name, "main")
+
+
 def test_what_is_no_repository_is_said(ours, tmp_path):
     (tmp_path / "plain").mkdir()
     for where, words in [("plain", "not in a git repository"), ("gone", "no such folder")]:

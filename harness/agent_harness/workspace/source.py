@@ -63,7 +63,7 @@ def locate(source: str) -> Source:
         return _local(unquote(urlsplit(source).path))
     if match and match[1].lower() not in _WIRE:
         raise UsageError(f"cannot use {masked(source)}", why=f"{match[1]}:// is not supported", next="use ssh or https")
-    if match or (_SCP.match(source) and not Path(source).exists()):
+    if match or (_SCP.match(source) and not os.path.exists(source)):  # noqa: PTH110 - raises for no name
         return Source(masked(source), url=source)
     return _local(source)
 
@@ -75,7 +75,7 @@ def masked(url: str) -> str:
 
 def _local(text: str) -> Source:
     path = Path(os.path.abspath(text))  # noqa: PTH100 - resolve() would follow links the user sees as names
-    if not text or not path.is_dir():
+    if not text or not os.path.isdir(path):  # noqa: PTH112 - false for a name that no file can have, too
         raise UsageError(f"no repository at {text!r}", why="there is no such folder", next="give a path or URL of one")
     looked = Git(None, cwd=path).attempt("rev-parse", "--show-object-format", "--absolute-git-dir")
     if looked.code and b"not a git repository" in looked.err:
