@@ -31,7 +31,7 @@ def test_the_projects_ceiling_ends_the_batch_and_the_rest_stays_queued(desk):  #
             )
             assert [one.generation for one in found] == [1, 0, 0]
             assert found[0].not_before_ms % DAY_MS == 0 and found[0].failures == 0
-            assert app.spending.spent_on(items[0]).steps == 3
+            assert app.spending.spent()[items[0]].steps == 3
         with (
             desk.app() as later,
             pytest.raises(LimitReached, match=r"project's day .*Next: raise \[budget\]") as caught,
@@ -62,7 +62,7 @@ def test_the_last_allowed_step_may_be_the_one_that_submits(desk):  # field case 
         with desk.app() as app:
             item = desk.add(app)
             desk.run(app, item)
-            needed = app.spending.spent_on(item).steps
+            needed = app.spending.spent()[item].steps
     assert needed == len(server.requests)
     with desk.serving(coder=scripts.IMPLEMENTER, critic=scripts.REVIEWER):
         desk.settings(f"[limits]\nsteps = {needed}\n[budget]\nsteps = {2 * needed}\n")

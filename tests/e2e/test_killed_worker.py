@@ -1,5 +1,6 @@
 """`kill -9` in mid-run: the next run takes the item again, nothing is left behind, the log holds."""
 
+import json
 import os
 import signal
 import subprocess
@@ -67,7 +68,7 @@ def test_the_next_run_takes_the_item_again(desk):
             first, cut = app.audit.events(item=item, kinds=["model.asked"])
             (answered,) = app.audit.events(item=item, kinds=["model.answered"])
             spent = answered.data["nanousd"] + cut.data["worst"]["nanousd"]
-            assert app.spending.spent_on(item).nanousd == spent, (
+            assert app.spending.spent()[item].nanousd == spent, (
                 "a call that was cut off counts as the most it could have been"
             )
             assert first.data["call"] == answered.data["call"]
@@ -90,12 +91,12 @@ def test_a_signal_saves_the_work(desk, number, code):
         desk.settings()
         with desk.app() as app:
             item = desk.add(app)
-        process = start(desk, "run", "--item", item)
+        process = start(desk, "run", "--item", item, "--json")
         wait_for(lambda: len(events(desk, item, "command.started")) >= 2)
         began = time.monotonic()
         process.send_signal(number)
-        _, err = process.communicate(timeout=30)
-    assert process.returncode == code, err.decode()
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == code == json.loads(out)["runs"][0]["exit"], err.decode()
     assert time.monotonic() - began < 15
     with desk.app() as app:
         assert app.queue.get(item).state is ItemState.READY

@@ -13,7 +13,9 @@ import pytest
 from agent_harness.app import App
 from agent_harness.cli import main
 from agent_harness.config import load
+from agent_harness.types import Settlement, Spend
 from agent_harness.types.kinds import Kind
+from fakes.spenders import role
 
 
 @pytest.fixture
@@ -86,8 +88,7 @@ def test_doctor_finds_a_route_without_a_price_and_leaves_nothing_where_no_reposi
 def test_doctor_finds_a_base_that_is_not_there(checked, tmp_path):
     folder = tmp_path / "a työ"
     assert "has no commits yet" in checked("doctor")[1]
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", "first"], cwd=folder, check=True)
+    committed(folder)
     code, out, _ = checked("doctor", "--set", "project.base=mian")
     assert code == 3 and "FAIL  repository" in out and "has no commit named 'mian'" in out
 
@@ -115,7 +116,36 @@ def test_what_config_show_prints_is_a_configuration_of_the_same_values(checked, 
     assert data(checked, "config", "show")["digest"] == before["digest"]
 
 
-def test_an_item_is_queued_as_it_was_told(checked, monkeypatch):
+def committed(folder):
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *who, "commit", "-q", "--allow-empty", "-m", "first"], cwd=folder, check=True)
+    subprocess.run(["git", "branch", "-M", "main"], cwd=folder, check=True)
+
+
+def test_a_base_that_is_not_there_is_told_when_it_is_queued(checked, tmp_path):
+    committed(tmp_path / "a työ")
+    code, _, err = checked("queue", "add", "Fix it", "--base", "mian")
+    assert code == 2 and "has no commit named 'mian'. Next: did you mean main?" in err
+    assert data(checked, "queue", "list") == []
+
+
+def test_the_list_says_until_when_an_item_waits_why_and_what_it_has_spent(checked, tmp_path):
+    waiting, plain = checked("queue", "add", "Fix it")[1].strip(), checked("queue", "add", "Other")[1].strip()
+    loaded = load(tmp_path / "a työ", env={})
+    with App(loaded.config, loaded.root) as app:
+        limits = app.config.limits.limits
+        app.spending.budget("r", waiting, limits, role(limits)).reserve(Spend(1, 2, 1_500_000_000))
+        claim = app.queue.claim("w", "r", item=waiting)
+        app.queue.settle(claim, Settlement.DEFERRED, reason="no answer", not_before_ms=4_102_444_800_000)
+    lines = checked("queue", "list")[1].splitlines()
+    assert lines[1].split() == [plain, "ready", "0", "0/0", "$0.0000", "of", "$3.0000", "Other"]
+    assert "ready at 2100-01-01 00:00:00 UTC" in lines[2] and "$1.5000 of $3.0000  Fix it: no answer" in lines[2]
+    assert data(checked, "queue", "list")[1]["spent"] == {"steps": 1, "tokens": 2, "nanousd": 1_500_000_000}
+    assert "spent       $1.5000 of $3.0000\n" in checked("queue", "show", waiting)[1]
+
+
+def test_an_item_is_queued_as_it_was_told(checked, tmp_path, monkeypatch):
+    committed(tmp_path / "a työ")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("Lue tämä.\n\nKaikki.".encode())))
     words = ["--check", "a && b", "--command", "ruff check", "--usd", "0.5", "--priority", "7", "--key", "k",
              "--base", "main", "--allow", "new-skips", "--allow-path", "*.toml", "--brief-file", "-"]  # fmt: skip
@@ -152,6 +182,8 @@ def test_an_item_is_queued_as_it_was_told(checked, monkeypatch):
     }
     again = data(checked, "queue", "add", "other", "--key", "k")
     assert (again["id"], again["new"]) == (item["id"], False)
+    said = checked("queue", "add", "other", "--key", "k")[2]
+    assert said == f"nothing was changed: the key is that of {item['id']} (ready), 'Työ 日本'\n"
     assert [one["id"] for one in data(checked, "queue", "list")] == [item["id"]]
 
 

@@ -85,6 +85,9 @@ def test_a_plan_says_what_would_be_looked_at_and_what_it_could_cost(repo, run):
     code, out, _ = run("--dry-run")
     assert code == 0 and "worst     $1.5000" in out and "1 of 1 hunks" in out
     assert git(repo, "status", "--porcelain") == ""
+    (repo / "a.py").write_text("x = 9\n")
+    assert "changes that are not committed, and are not seen: a.py\n" in run("--dry-run")[2]
+    assert "not committed" not in run("--dry-run", "--head", "main")[2]
 
 
 def test_a_large_diff_is_shown_in_part_and_the_plan_says_so(repo, run):

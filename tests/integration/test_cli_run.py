@@ -37,7 +37,14 @@ def test_run_says_what_it_does_and_ends_with_the_receipt(desk):  # noqa: F811
     with desk.serving(coder=scripts.IMPLEMENTER, critic=scripts.REVIEWER):
         desk.settings()
         item = cli(desk, "queue", "add", "Splitting loses cents", "--brief", "Fix it.")[0].strip()
-        plan = json.loads(cli(desk, "run", "--dry-run", "--json")[0])
+        assert "not committed" not in cli(desk, "run", "--dry-run")[1]
+        (desk.folder / "bill" / "__init__.py").write_text("# not committed\n")
+        out, err = cli(desk, "run", "--dry-run", "--json")
+        assert err.startswith(
+            "note: 1 file(s) have changes that are not committed, and are not seen: bill/__init__.py\n"
+        )
+        git(desk.folder, "checkout", "-q", ".")
+        plan = json.loads(out)
         assert plan["worst_nanousd"] == 5_000_000_000 and plan["checks"][0]["passed"] is False and not plan["problems"]
         assert desk.server.requests == [] and json.loads(cli(desk, "audit", "ls", "--json")[0]) == []
         out, err = cli(desk, "run", "--record", "answers.jsonl")
@@ -70,7 +77,9 @@ def test_until_empty_works_on_all_and_ends_with_the_gravest(desk):  # noqa: F811
 def test_an_unknown_base_and_a_check_that_cannot_run_ask_no_model(desk):  # noqa: F811
     with desk.serving():
         desk.settings()
+        git(desk.folder, "branch", "no/such")
         cli(desk, "queue", "add", "a", "--id", "a", "--base", "no/such", "--priority", "1")
+        git(desk.folder, "branch", "-D", "no/such")
         cli(desk, "queue", "add", "b", "--id", "b", "--check", "no-such-tool --test")
         assert "no/such" in cli(desk, "run", "--dry-run", "--item", "a", code=2)[1]
         assert "no-such-tool" in cli(desk, "run", "--dry-run", "--item", "b", code=8)[0]

@@ -95,9 +95,9 @@ time.sleep(60)
         one = spending(desk, per="ever")
         assert one.recover() == 0, "a living worker's call was given up"
         os.kill(worker.pid, signal.SIGKILL)
-    assert one.spent_on("i1") == Spend(2, 1100, 507)
+    assert one.spent()["i1"] == Spend(2, 1100, 507)
     assert (one.recover(), one.recover(), held(desk)) == (1, 0, 0)
-    assert one.spent_on("i1") == Spend(2, 1100, 507), "giving up a call gave its money back"
+    assert one.spent()["i1"] == Spend(2, 1100, 507), "giving up a call gave its money back"
     run = budget(one, "r1", "i1", Limits(WIDE, WIDE, 600, 10**6))
     with pytest.raises(LimitReached, match="item i1"):
         run.reserve(Spend(1, 1, 94))
@@ -121,7 +121,7 @@ def test_what_was_given_up_is_not_taken_back_when_its_worker_lives_after_all(des
     desk.clock.advance(4000)
     assert spending(desk).recover() == 1
     run.settle(ticket, Spend(1, 1, 1))
-    assert one.spent_on("i1") == Spend(1, 1000, 1000)
+    assert one.spent()["i1"] == Spend(1, 1000, 1000)
     assert run.spent() == Spend(1, 1, 1)
 
 
@@ -139,11 +139,11 @@ def test_an_items_ceilings_span_its_attempts_and_workers_until_a_person_retries_
         second.reserve(Spend(1, 1, 1))
     desk.queue.retry("i1")
     one = spending(desk)
-    assert one.spent_on("i1") == Spend()
+    assert one.spent()["i1"] == Spend()
     third = budget(one, "r3", "i1", limits)
     third.settle(third.reserve(Spend(1, 5, 5)), Spend(1, 5, 5))
     first.settle(late, Spend())
-    assert one.spent_on("i1") == Spend(1, 5, 5), "a call from before the retry changed what was spent after it"
+    assert one.spent()["i1"] == Spend(1, 5, 5), "a call from before the retry changed what was spent after it"
 
 
 def test_a_new_day_has_new_money_and_a_call_over_midnight_belongs_to_the_old_one(desk):
@@ -210,7 +210,7 @@ def test_a_replay_costs_the_project_nothing_and_its_item_what_was_recorded(desk)
     one = spending(desk, paid=False, usd="0.000000001")
     run = budget(one)
     run.settle(run.reserve(Spend(1, 1, 100)), Spend(1, 1, 50))
-    assert one.spent_on("i1") == Spend(1, 1, 50)
+    assert one.spent()["i1"] == Spend(1, 1, 50)
     budget(one, "r2", "").reserve(Spend(1, 1, 100))
     assert held(desk) == 0 and one.closed_ms == 0
 

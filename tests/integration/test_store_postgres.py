@@ -169,10 +169,10 @@ def test_the_workers_of_one_server_have_one_budget(url):
     run = spending.budget("r", "a", limits, role(limits))
     run.reserve(Spend(1, 1, 1))
     run.settle(run.reserve(Spend(1, 60, 60)), Spend(1, 50, 50))
-    assert spending.spent_on("a") == Spend(2, 51, 51)
+    assert spending.spent()["a"] == Spend(2, 51, 51)
     with pytest.raises(LimitReached, match="2 of 2 steps"):
         spending.budget("s", "a", limits, role(limits)).reserve(Spend(1, 1, 1))
     desk.queue.retry("a")
-    assert spending.spent_on("a") == Spend()
+    assert spending.spent()["a"] == Spend()
     assert spending.recover() == 0
     desk.store.close()

@@ -84,12 +84,12 @@ def test_every_code_an_item_can_end_with_has_a_gravity():
 
 SIGNALLED = """
 import os, signal
-from agent_harness.cli import run, signals
+from agent_harness.cli import output, run, signals
 from agent_harness.errors import Exit
 signals.install()
 with signals.cancelling() as cancelled:
     os.kill(os.getpid(), signal.SIGTERM)
-    assert cancelled.is_set() and signals.code() == run.code([Exit.OK]) == 143
+    assert cancelled.is_set() and signals.code() == run.code([Exit.OK]) == 143 == output.plain([Exit.INTERRUPTED])[0]
     try:
         os.kill(os.getpid(), signal.SIGINT)
     except signals.Stopped:

@@ -41,6 +41,7 @@ TOLD: dict[str, str] = {
     Kind.CANDIDATE_CAPTURED: "candidate {tree:.12}: {files} file(s) changed",
     Kind.DELIVERY_LANDED: "delivered {commit:.12} on {target}",
     Kind.DELIVERY_REFUSED: "delivery refused: {reason}",
+    Kind.ROLE_ENDED: "{ended}",  # why, the end of the gate or of the run says
 }
 """Events whose line needs nothing but their own data."""
 
@@ -107,9 +108,6 @@ class Progress:
         """Said once a role: a first answer may take a while, and nothing else tells who is waited for."""
         first = data["call"] == 1 and not self._steps and not self._replayed
         return f"asking {data['model']} by route {data['route']}" if first else ""
-
-    def _on_role_ended(self, data: JSON) -> str:
-        return f"{data['ended']}: {data['detail']}" if data["detail"] else str(data["ended"])
 
     def _on_model_answered(self, data: JSON) -> str:
         self._steps += 1

@@ -17,7 +17,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TextIO
 
-from agent_harness.errors import HarnessError
+from agent_harness.cli import signals
+from agent_harness.errors import Exit, HarnessError
 from agent_harness.types import Item, Limits, dollars
 
 PROGRAM = "agent-harness"
@@ -76,7 +77,10 @@ def line(text: str, width: int = 0) -> str:
 
 
 def plain(value: object) -> Any:
-    """Nouns as JSON has them. Bytes are text where they are, and escapes where they are not."""
+    """Nouns as JSON has them. Bytes are text where they are, and escapes where they are not. An interruption has the
+    number of the signal that came, as the process has."""
+    if value is Exit.INTERRUPTED:
+        return signals.code() or int(Exit.INTERRUPTED)
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value) and not isinstance(value, type):

@@ -14,14 +14,28 @@ from agent_harness.cli.events import event_line
 from agent_harness.cli.opening import Db, Json, Sets, Text, Texts, noun, opened, opt, readable, text_from
 from agent_harness.cli.output import bounds, emit, line, plain, say, table, when
 from agent_harness.errors import UsageError
-from agent_harness.types import JSON, Allowance, Check, CheckKind, Deliverable, Item, ItemState, Limits, NewItem
+from agent_harness.types import (
+    JSON,
+    Allowance,
+    Check,
+    CheckKind,
+    Deliverable,
+    Item,
+    ItemState,
+    Limits,
+    NewItem,
+    Spend,
+    dollars,
+)
 
 if TYPE_CHECKING:
     from agent_harness.config import Config
 
 app = noun("Add, list, show, retry and cancel items.")
 
-States = Annotated[list[ItemState] | None, opt("--state", help="Only items in this state. Repeatable.")]
+ALLOW = f"What the change may do all the same: {', '.join(Allowance)}. Repeatable."
+STATE = f"Only items in this state: {', '.join(ItemState)}. Repeatable."
+States = Annotated[list[ItemState] | None, opt("--state", metavar="STATE", help=STATE)]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The item's id, as `queue list` prints it.")]
 
 
@@ -41,7 +55,7 @@ def add(  # noqa: PLR0913 - one parameter per option
     priority: Annotated[int, opt(help="Higher is earlier.")] = 0,
     key: Annotated[Text, opt(metavar="KEY", help="Idempotency key: the same key is queued only once.")] = None,
     base: Annotated[Text, opt(metavar="REF", help="What to start from, instead of project.base.")] = None,
-    allow: Annotated[list[Allowance] | None, opt(help="What the change may do all the same. Repeatable.")] = None,
+    allow: Annotated[list[Allowance] | None, opt(metavar="NAME", help=ALLOW)] = None,
     allow_path: Annotated[Texts, opt(metavar="GLOB", help="Protected paths it may touch. Repeatable.")] = None,
     id: Annotated[Text, opt("--id", metavar="ID", help="The item's id, instead of a made one.")] = None,
     answer: Annotated[bool, opt("--answer", help="It ends in a cited answer, not in a change; no checks.")] = False,
@@ -49,7 +63,7 @@ def add(  # noqa: PLR0913 - one parameter per option
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Queue an item; prints its id."""
+    """Queue an item; prints its id. A key that is known queues nothing and changes nothing."""
     if brief is not None and brief_file is not None:
         raise UsageError("--brief and --brief-file exclude each other", next="give one of them")
     told = text_from(brief_file, "the brief") if brief_file is not None else brief
@@ -74,9 +88,12 @@ def add(  # noqa: PLR0913 - one parameter per option
             from agent_harness import importing
 
             importing.need_checks([new], 'give --check "python -m pytest"')
+        if new.base:
+            app_.repository.fetch(app_.source, new.base)  # a name that is none is told now, not when it is run
         limits = limited(app_.config, steps=steps, tokens=tokens, nanousd=money, seconds=seconds)
         item, fresh = app_.queue.add(replace(new, limits=limits))
-    say(f"queued {item.id} ({item.state})" if fresh else f"already queued by this key as {item.id} ({item.state})")
+    known = f"nothing was changed: the key is that of {item.id} ({item.state}), {item.title!r}"
+    say(f"queued {item.id} ({item.state})" if fresh else known)
     emit(plain(item) | {"new": fresh}, as_json, item.id)
 
 
@@ -108,13 +125,30 @@ def limited(config: Config, **given: Any) -> Limits | None:
 
 @app.command("list")
 def list_items(*, state: States = None, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
-    """List the items."""
+    """List the items: where each stands and why, until when it waits, what it has spent of its ceiling."""
     with opened(sets, db) as app_:
-        items = app_.queue.items(tuple(state) if state else None)
-    rows = [(i.id, i.state, i.priority, f"{i.failures}/{i.losses}", i.title) for i in items]
-    emit(items, as_json, table(("ID", "STATE", "PRIO", "FAILED/LOST", "TITLE"), rows) if rows else "")
+        items, spent = app_.queue.items(tuple(state) if state else None), app_.spending.spent()
+        now, usual = app_.clock.now_ms(), app_.config.limits.limits
+    rows = [
+        (
+            i.id,
+            f"{i.state} at {when(i.not_before_ms)} UTC" if i.not_before_ms > now else i.state,
+            i.priority,
+            f"{i.failures}/{i.losses}",
+            of_ceiling(spent[i.id], i.limits or usual),
+            f"{i.title}: {line(i.reason, 100)}" if i.reason else i.title,
+        )
+        for i in items
+    ]
+    data = [plain(i) | {"spent": plain(spent[i.id])} for i in items]
+    emit(data, as_json, table(("ID", "STATE", "PRIO", "FAILED/LOST", "SPENT", "TITLE"), rows) if rows else "")
     if not rows:
         say("no items")
+
+
+def of_ceiling(spent: Spend, limits: Limits) -> str:
+    """Dollars of dollars."""
+    return f"{dollars(spent.nanousd)} of {dollars(limits.nanousd)}"
 
 
 @app.command()
@@ -124,9 +158,11 @@ def show(item: Id, *, sets: Sets = None, db: Db = None, as_json: Json = False) -
         found = app_.queue.get(item)
         events = app_.audit.events(item=found.id)
         answer = json.loads(app_.audit.body(found.answer)) if found.answer else None
+        spent = app_.spending.spent()[found.id]
+        money = of_ceiling(spent, found.limits or app_.config.limits.limits)
     told = ["", answer["answer"], *cited(answer["evidence"])] if answer else []
-    text = "\n".join([described(found), *told, "", *map(event_line, events)])
-    emit({"item": found, "answer": answer, "events": events}, as_json, text)
+    text = "\n".join([described(found, money), *told, "", *map(event_line, events)])
+    emit({"item": found, "spent": spent, "answer": answer, "events": events}, as_json, text)
 
 
 def cited(evidence: Sequence[JSON]) -> list[str]:
@@ -134,7 +170,7 @@ def cited(evidence: Sequence[JSON]) -> list[str]:
     return [f"- {line(one['says'])} ({line(one['shown'])})" for one in evidence]
 
 
-def described(item: Item) -> str:
+def described(item: Item, spent: str) -> str:
     """An item for people."""
     rows = [
         ("item", item.id),
@@ -142,7 +178,8 @@ def described(item: Item) -> str:
         ("state", item.state),
         ("reason", item.reason),
         ("attempts", f"{item.generation} ({item.failures} failed, {item.losses} lost)"),
-        ("not before", when(item.not_before_ms) if item.not_before_ms else ""),
+        ("spent", spent),
+        ("not before", f"{when(item.not_before_ms)} UTC" if item.not_before_ms else ""),
         ("base", item.base or ""),
         ("branch", item.branch if item.deliverable is Deliverable.CHANGE else ""),
         ("ends in", "an answer" if item.deliverable is Deliverable.ANSWER else ""),

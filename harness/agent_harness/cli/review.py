@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,7 +18,7 @@ from agent_harness.cli import signals
 from agent_harness.cli.events import Progress
 from agent_harness.cli.opening import Db, Json, Sets, Text, Texts, here, need_repository, opt, text_from
 from agent_harness.cli.output import bounds, emit, put, say, write_whole
-from agent_harness.cli.run import Record, Replay, code, need_recording
+from agent_harness.cli.run import Record, Replay, code, need_recording, uncommitted
 from agent_harness.errors import Exit, HarnessError, UsageError
 from agent_harness.types import ReviewReport, dollars
 
@@ -76,12 +77,15 @@ def review(  # noqa: PLR0913 - one parameter per option
         if loaded.file is None:
             say(f"no harness.toml in {base}, whose own alone would count: defaults, environment and flags are in force")
         with App(loaded.config, loaded.root, record=record, replay=replay) as app:
+            if head == "HEAD" and patch is None:
+                uncommitted(app.source)
             if dry_run:
                 return priced(app.plan_review(ask), as_json)
             with signals.cancelling() as cancelled:
                 report = app.review(ask, Progress(), cancelled)
+        report = replace(report, exit=code([Exit(report.exit)]))
         publish(report, outs, str(loaded.root))
-        return code([Exit(report.exit)])
+        return report.exit
 
 
 def destinations(formats: Sequence[str]) -> list[Out]:

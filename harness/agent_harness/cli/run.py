@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,6 +43,7 @@ def run(  # noqa: PLR0913 - one parameter per option
         raise UsageError("--until-empty excludes --once, --item and --dry-run", next="leave one of them out")
     need_recording(record, replay)
     with opened(sets, db, record=record, replay=replay) as app:
+        uncommitted(app.source)
         if dry_run:
             return show_plan(app.dry_run(item), as_json)
         reports = work(app, item, until_empty)
@@ -57,6 +59,19 @@ def need_recording(record: Path | None, replay: Path | None) -> None:
         raise UsageError("--record and --replay exclude each other", next="leave one of them out")
     if replay and not replay.is_file():
         raise UsageError(f"--replay {replay} is not a file", next="give a file that --record wrote")
+
+
+def uncommitted(source: str) -> None:
+    """Say which changes of a checkout are not seen: work is done on commits. harness.toml is read as it lies there."""
+    from agent_harness.git import Git
+
+    if not Path(source).is_absolute():
+        return
+    done = Git(None, cwd=Path(source)).attempt("diff", "--name-only", "-z", "HEAD", "--")
+    names = [os.fsdecode(one) for one in done.out.split(b"\0") if one and one != b"harness.toml"]
+    if names and not done.code:
+        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        say(f"note: {len(names)} file(s) have changes that are not committed, and are not seen: {line(shown, 200)}")
 
 
 def work(app: App, item: str | None, until_empty: bool) -> list[RunReport]:

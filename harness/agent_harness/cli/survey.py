@@ -59,7 +59,7 @@ def survey(  # noqa: PLR0913 - one parameter per option
             need_place(into, force)
             raise UsageError(f"cannot write {into}", why=error.strerror or "") from None
         say(f"next: look through it, then agent-harness queue import {shlex.quote(str(into))}")
-    emit({"exit": int(report.exit), "survey": report, "plan": plan}, as_json, str(into) if into else text.rstrip("\n"))
+    emit({"exit": report.exit, "survey": report, "plan": plan}, as_json, str(into) if into else text.rstrip("\n"))
     return code([report.exit])
 
 
@@ -96,7 +96,7 @@ def assess(
         told += [f"  {text}" for text in cited(one["evidence"])]
     if confirm:
         told += ["", QUEUED_BY_HAND, *(f"  {one}" for one in confirm)]
-    emit({"exit": int(report.exit), "assessment": report, "confirm": confirm}, as_json, "\n".join(told))
+    emit({"exit": report.exit, "assessment": report, "confirm": confirm}, as_json, "\n".join(told))
     return code([report.exit])
 
 
@@ -118,7 +118,7 @@ def unanswered(report: Asked, as_json: bool) -> int:
     facts += [f"  refused: {line(one, 400)}" for one in report.refused]
     head = f"no answer of the {report.role} holds: {line(report.reason)}"
     label = f"this report was made by code, not by a model; base {report.base[:12]}, run {report.run}"
-    emit({"exit": int(report.exit), "by": "code", "report": report}, as_json, "\n".join([head, label, *facts]))
+    emit({"exit": report.exit, "by": "code", "report": report}, as_json, "\n".join([head, label, *facts]))
     return code([report.exit])
 
 

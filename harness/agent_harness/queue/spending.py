@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
+from collections import defaultdict
 from dataclasses import asdict
 from typing import Any
 
@@ -61,11 +62,12 @@ class Spending:
             self._runs[run] = Budget(self.clock, f"item {item}" if item else "review", limits, above)
         return self._runs[run].child(f"role {role.name}", role.limits)
 
-    def spent_on(self, item: str) -> Spend:
-        """What an item's attempts have used since a person last asked for a retry. A call without an end (its worker
+    def spent(self) -> defaultdict[str, Spend]:
+        """What each item's attempts have used since a person last asked for a retry. A call without an end (its worker
         was killed, or it is under way) counts as the most it can be."""
         with self.store.read() as tx:
-            return _spend(_charged(tx, item, "").get(item))
+            rows = tx.execute(select(BUDGET).where(BUDGET.c.period == ""))
+            return defaultdict(Spend, {row.scope: _spend(row) for row in rows})
 
     def need_room(self) -> None:
         """Raise LimitReached where the project has nothing left for any call."""
