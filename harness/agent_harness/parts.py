@@ -109,7 +109,7 @@ class Parts:
         return ReviewGate(
             surface,
             role,
-            replace(terms, run=work.run, inputs=inputs, unread=unread),
+            replace(terms, run=work.run, inputs=inputs, unread=unread, depends=self.config.sandbox.setup_files),
             verdicts=self.verdicts,
             recorder=recorder,
             clock=self.clock,

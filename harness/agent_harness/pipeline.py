@@ -204,7 +204,7 @@ class Life:
 
     def _gates(self, checks: Checks, commands: tuple[Check, ...]) -> list[Gate]:
         parts = self._parts
-        judged = ChecksGate(checks, commands, self._recorder)
+        judged = ChecksGate(checks, commands, self._recorder, parts.config.sandbox.setup_files)
         gates: list[Gate] = [PolicyGate(parts.config.policy, commands, parts.read_small, parts.redact), judged]
         if parts.config.review.enabled:
             gates.append(parts.reviewer(self._for, self._stage, self._recorder, self._stop, judged))

@@ -5,9 +5,24 @@ import dataclasses
 
 import pytest
 
-from agent_harness.gates.checks import CheckReport, Checks, compare, unrunnable
+from agent_harness.gates import Case
+from agent_harness.gates.checks import CheckReport, Checks, ChecksGate, compare, unrunnable
 from agent_harness.gates.counting import Counts
-from agent_harness.types import Allowance, Check, CheckKind, CommandEnd, CommandResult, Event, Item, ItemState
+from agent_harness.types import (
+    Allowance,
+    Candidate,
+    Change,
+    Check,
+    CheckKind,
+    CommandEnd,
+    CommandResult,
+    Event,
+    GateOutcome,
+    Item,
+    ItemState,
+)
+from fakes.recorder import FakeRecorder
+from fakes.sandbox import FakeSandbox, result
 
 ITEM = Item("i", "t", "b", ItemState.CLAIMED, None, None, (), 0, None, None, (), (), 1, 0, 0, 0, "", "", 0, 0)
 CHECK = Check("pytest -q")
@@ -45,6 +60,20 @@ def test_a_repair_passes():
 )
 def test_what_speaks_against(old, new, words):
     assert words in " ".join(compare(old, new, ()))
+
+
+@pytest.mark.parametrize(("depends", "told"), [(("require*.txt",), True), (("go.mod",), False), ((), False)])
+def test_where_dependencies_move_a_failure_says_what_the_sandbox_is_made_from(tmp_path, depends, told):
+    @contextlib.contextmanager
+    def opened(commit, purpose):
+        out, code = ("1 passed in 0.1s", 0) if commit == "base" else ("ModuleNotFoundError\n1 failed in 0.1s", 1)
+        yield FakeSandbox(tmp_path, act=lambda command: result(out, code) if "pytest" in command.script else result())
+
+    change = Change(b"requirements.txt", "M", "100644", "100644", 1, 1, binary=False)
+    gate = ChecksGate(Checks(opened, str), (CHECK,), FakeRecorder(), depends)
+    judged = gate.judge(Case(ITEM, "base", Candidate("base", "tree", "head", (change,))))
+    word = "the sandbox is made from the base, and requirements.txt changed"
+    assert judged.outcome is GateOutcome.FAIL and (word in judged.reasons[-1]) == told
 
 
 def test_a_forged_summary_has_no_report_beside_it():

@@ -240,6 +240,25 @@ def test_only_a_reproducer_that_fails_on_head_and_passes_on_base_proves(head, ba
     assert commands[:1] == ["reproduce-head"] or isinstance(head, Exception)
 
 
+@pytest.mark.parametrize(
+    ("depends", "output", "proof"),
+    [
+        (("app.*",), "ModuleNotFoundError: No module named 'newdep'", Proof.VERIFIED),
+        (("app.*",), "IndexError", Proof.PROVEN),
+        (("requirements*.txt",), "ModuleNotFoundError: No module named 'newdep'", Proof.PROVEN),
+    ],
+)
+def test_what_fails_for_lack_of_a_new_dependency_proves_nothing(depends, output, proof):
+    kit = Kit(said("fail", finding(reproducer="t")), exits={"reproduce-head": result(output, 1), "reproduce-base": 0})
+    (one,) = kit.judge(depends=depends).findings
+    assert one.proof is proof
+    assert ("misses on head what a sandbox made from the base lacks (app.py changed)" in one.note) == (
+        proof is Proof.VERIFIED
+    )
+    told = "has the dependencies of the base, and app.py changed" in kit.task.variables["changed"]
+    assert told == (depends == ("app.*",))
+
+
 def test_reproducers_are_screened_and_few():
     prover = Prover(lambda *_: pytest.fail("was run"), FakeRecorder(), lambda script: "refused: " + script)
     assert "was not run: refused: rm" in prover("rm", "b", "h")

@@ -12,6 +12,7 @@ from typing import Any
 
 from agent_harness.gates import Case
 from agent_harness.gates.counting import Counts, from_junit, from_output
+from agent_harness.gates.policy import moved
 from agent_harness.ports import Recorder, Sandbox
 from agent_harness.types import (
     Allowance,
@@ -158,8 +159,10 @@ class ChecksGate:
 
     name = "checks"
 
-    def __init__(self, checks: Checks, commands: Sequence[Check], recorder: Recorder) -> None:
-        self._checks, self._commands, self._recorder = checks, tuple(commands), recorder
+    def __init__(
+        self, checks: Checks, commands: Sequence[Check], recorder: Recorder, depends: Sequence[str] = ()
+    ) -> None:
+        self._checks, self._commands, self._recorder, self._depends = checks, tuple(commands), recorder, depends
         self.reports: list[CheckReport] = []
 
     def judge(self, case: Case) -> GateResult:
@@ -169,6 +172,9 @@ class ChecksGate:
         reasons: list[str] = []
         for old, new in zip(before, self.reports, strict=True):
             reasons += compare(old, new, case.item.allow)
+        if reasons and (names := moved(case.candidate.changes, self._depends)):
+            how = "what the candidate newly depends on is not in it: deliver that by an item of its own first"
+            reasons.append(f"the sandbox is made from the base, and {names} changed: {how}")
         evidence = {"base": [r.as_json() for r in before], "candidate": [r.as_json() for r in self.reports]}
         outcome = GateOutcome.FAIL if reasons else GateOutcome.PASS
         return GateResult(self.name, outcome, tuple(reasons), evidence)

@@ -54,6 +54,11 @@ def matches(path: str, globs: Sequence[str]) -> str | None:
     return None
 
 
+def moved(changes: Sequence[Change], depends: Sequence[str]) -> str:
+    """The changed files that name dependencies: a sandbox is made from the base, and has those of the base."""
+    return ", ".join(change.shown for change in changes if matches(change.shown, depends))
+
+
 _GLOBS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 

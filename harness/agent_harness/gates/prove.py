@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,11 @@ MOST = 5
 """Reproducers that are run for one review."""
 LONGEST_S = 120.0
 MENDED = "its reproducer passes on head, too"
+_LACKS = re.compile(
+    rb"(?i)no module named|cannot find (module|package)|no required module provides|unresolved import"
+    rb"|cannot load such file|package \S+ does not exist|no matching package"
+)
+"""What Python, Node, Go, Rust, Ruby, Java and Cargo say of a dependency that is not there."""
 _NOT_RUN = frozenset({126, 127})
 """Exit codes that say that a program is missing, and nothing about the change."""
 
@@ -26,6 +32,8 @@ class Prover:
     open_tree: OpenTree
     recorder: Recorder
     screen: Callable[[str], str]
+    moved: str = ""
+    """Files of the change by which head may depend on what a sandbox made from the base does not have."""
     left: int = MOST
 
     def __call__(self, script: str, base: str, head: str) -> str:
@@ -39,6 +47,8 @@ class Prover:
             on_head = self._run(script, head, "reproduce-head")
             if on_head.ok:
                 return MENDED
+            if self.moved and _LACKS.search(on_head.head + on_head.tail):
+                return f"its reproducer misses on head what a sandbox made from the base lacks ({self.moved} changed)"
             if (why := _unusable(on_head)) or (on_base := self._run(script, base, "reproduce-base")).ok:
                 return f"its reproducer {why} on head" if why else ""
             return f"its reproducer {_unusable(on_base) or f'fails (exit code {on_base.exit_code})'} on base, too"

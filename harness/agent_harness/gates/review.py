@@ -21,7 +21,7 @@ from agent_harness.gates import Case
 from agent_harness.gates.checks import CheckReport, OpenTree
 from agent_harness.gates.dispositions import OUTSIDE, WAIVERS, Round, fingerprint, settle, waivers
 from agent_harness.gates.hunks import Hunk, choose, manifest, parse, told
-from agent_harness.gates.policy import matches
+from agent_harness.gates.policy import matches, moved
 from agent_harness.gates.prove import MENDED, Prover
 from agent_harness.ports import Clock, Environment, Recorder, Sandbox, Task
 from agent_harness.types import JSON, Candidate, Ended, GateOutcome, GateResult, Role, RoleResult, canonical, digest
@@ -30,6 +30,11 @@ from agent_harness.types.verdict import Proof, ReviewClaim, ReviewFinding, Revie
 
 DIFF_SHOWN = 48 << 10
 """Characters of a diff put into the prompt; what is past that the reviewer is told of, and has to read."""
+
+_LACKING = (
+    "The sandbox has the dependencies of the base, and {} changed: what fails only because the candidate's are not "
+    "there is no fault of the change."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class Terms:
     fresh: bool = False
     unread: Sequence[str] = ()
     """Globs of files that need not be read, by the base's own configuration."""
+    depends: Sequence[str] = ()
+    """Globs of files that name dependencies, by the same."""
     inputs: JSON = field(default_factory=dict)
 
 
@@ -116,11 +123,14 @@ class ReviewGate:
         spared, story = self._spared(hunks), self._story(case)
         chosen = choose(hunks, DIFF_SHOWN, spared)
         shown = self.redact("".join(told(hunks, chosen)))
+        changed = manifest(hunks, case.candidate.changes, chosen, spared)
+        if names := moved(case.candidate.changes, self.terms.depends):
+            changed += f"\n{_LACKING.format(names)}"
         few = f"{len(chosen)} of {len(hunks)} hunks; read the others:"
         variables = {
             "diff": _fenced("diff", shown),
             "diff_note": "The whole diff:" if len(chosen) == len(hunks) else few,
-            "changed": self.redact(manifest(hunks, case.candidate.changes, chosen, spared)),
+            "changed": self.redact(changed),
             "checks": "\n".join(_told(report) for report in self.reports()) or "none were run",
             "story": _fenced("story", story) if story else "",
         }
@@ -160,7 +170,9 @@ class ReviewGate:
         if result.accepted is None or result.ended is Ended.CANCELLED:
             return replace(empty, **lost)
         said, earlier = result.accepted, self._earlier(case)
-        prover = Prover(self.surface.checkout, self.recorder, environment.screen)
+        prover = Prover(
+            self.surface.checkout, self.recorder, environment.screen, moved(case.candidate.changes, self.terms.depends)
+        )
         findings = [self._finding(one, case, prover) for one in said["findings"]]
         if earlier:
             placed = [earlier.place(one) for one in findings]
