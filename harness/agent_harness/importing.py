@@ -228,12 +228,12 @@ def _issue(value: Any) -> tuple[PlanItem | None, str, str]:
     (title, odd), (body, also) = _text(value["title"]), _text(value.get("body"))
     state, reason = (str(value.get(name) or "").lower() for name in ("state", "state_reason"))
     reason = reason or str(value.get("stateReason") or "").lower()
-    repo = re.search(r"([\w.-]+/[\w.-]+)/(?:issues|pull)/\d+$", url)
+    repo = re.search(r"([\w.-]+/[\w.-]+)/(?:-/)?(?:issues|pull)/\d+$", url)
     after = dict.fromkeys(re.findall(r"\d+", " ".join(_AFTER.findall(body))))
     text = "\n\n".join(one for one in (body.strip(), f"From: {url}" * bool(url)) if one)
     needs = tuple(one for one in map(str, map(int, after)) if one != str(number))
     item = PlanItem(str(number), one_line(title), text, state == "closed", depends_on=needs)
-    item = replace(item, origin=repo[1] if repo else "")
+    item = replace(item, origin=repo[1] if repo else url.removesuffix(str(number)).rstrip("/#-"))
     if "pull_request" in value or "/pull/" in url:
         return item, "it is a pull request", ""
     if not item.title:

@@ -111,9 +111,21 @@ def test_all_or_nothing(cli, tmp_path):
     assert cli("queue", "add", "Why is it slow?", "--answer")[0] == 0
 
 
+def test_a_file_of_the_repository_above_the_project_is_known_by_its_place_there(cli, tmp_path, monkeypatch):
+    (tmp_path / "project" / "part").mkdir()
+    (tmp_path / "project" / "harness.toml").rename(tmp_path / "project" / "part" / "harness.toml")
+    monkeypatch.chdir("part")
+    text = (tmp_path / "project" / "part" / "harness.toml").read_text()
+    (tmp_path / "project" / "part" / "harness.toml").write_text(text.replace("checks", 'source = ".."\nchecks'))
+    assert cli("trust")[0] == 0
+    assert cli("queue", "import", str(tmp_path / "project" / "docs" / "plan.md"))[0] == 0
+    assert "3 known already" in cli("queue", "import", "../docs/plan.md")[2]
+    assert json.loads(cli("queue", "show", "first", "--json")[1])["item"]["key"] == "../docs/plan.md#first"
+
+
 def test_stdin_is_read_when_asked_for(cli):
     code, _, err = cli("queue", "import", "-", stdin=b"- [ ] one\n- [x] two\n")
-    assert code == 0 and "queued 2" in err and states(cli)["one"][0] == "ready"
+    assert code == 0 and "queued 2" in err and "known by stdin#ID" in err and states(cli)["one"][0] == "ready"
     assert cli("queue", "import", "-", stdin=b"[]")[0] == 5
     assert cli("queue", "import", "-", stdin=b"\xff\xfe")[0] == 2
     assert cli("queue", "import", "-", stdin=b"- [ ] x\n" + b"y" * (17 << 20))[0] == 2

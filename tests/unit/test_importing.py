@@ -112,6 +112,22 @@ def test_issues_of_several_repositories_are_told_apart():
         new_items(source, "x", done=("1",), taken=())
 
 
+def test_issues_of_any_tracker_are_known_by_their_address():
+    urls = [
+        "https://gitlab.example/group/app/-/issues/3",
+        "https://tracker.example/browse/APP-4",
+        "https://t.example/x/5/title",
+    ]
+    found = [issue(n, url=url, body="depends on #9") for n, url in zip((3, 4, 5), urls, strict=True)]
+    new = new_items(parse(json.dumps(found)), "stdin", done=(), taken=())
+    assert [one.key for one in new] == [
+        "group/app#3",
+        "https://tracker.example/browse/APP#4",
+        "https://t.example/x/5/title#5",
+    ]
+    assert new[1].needs == ("https://tracker.example/browse/APP#9",)
+
+
 def test_a_cycle_is_refused_with_its_path():
     items = tuple(PlanItem(one, one, depends_on=(two,)) for one, two in [("a", "b"), ("b", "c"), ("c", "a")])
     with pytest.raises(UsageError, match=r"p#a -> p#b -> p#c -> p#a|p#b -> p#c -> p#a -> p#b|p#c -> p#a -> p#b -> p#c"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -227,6 +228,8 @@ def import_items(
         say(f"{line(one.key or '')} may change protected paths: {line(', '.join(one.allow_paths))}")
     for item in (one for one in asked if one.state is not ItemState.DONE):
         say(f"{item.key} is queued already, and not done there: agent-harness queue done {item.id} --reason TEXT")
+    if any(str(one.key).startswith("stdin#") for one in new):
+        say("known by stdin#ID, as of any list from stdin: give a file, or a url with each issue, to tell lists apart")
     fresh = sum(one["new"] for one in rows)
     say(f"{'would queue' if dry_run else 'queued'} {fresh}; {len(rows) - fresh} known already")
     shown = [(one["id"] or "-", one["state"], "" if one["new"] else "known", one["key"], one["title"]) for one in rows]
@@ -234,9 +237,12 @@ def import_items(
 
 
 def named(file: str, root: Path) -> str:
-    """What the keys of a file's items begin with: the same from whatever folder it is imported."""
+    """What the keys of a file's items begin with: the same from whatever folder, and in every clone, it is imported."""
+    if file == "-":
+        return "stdin"
     path = Path(file).resolve()
-    return "stdin" if file == "-" else str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+    top = next((one for one in (root, *root.parents) if (one / ".git").exists()), root)
+    return os.path.relpath(path, root) if path.is_relative_to(top) else str(path)
 
 
 def row(new: NewItem, placed: tuple[Item | None, bool]) -> dict[str, Any]:

@@ -106,10 +106,12 @@ def check_ready(config: Config, role: str, env: Mapping[str, str] | None = None)
     env = os.environ if env is None else env
     names = config.routes_of(role)
     if not names:
+        marks = "take the marks away before [routes.main] in harness.toml, as `agent-harness init` writes it, or "
+        line = chain_line(role, config) if config.routes else route_line("main")
         raise ConfigError(
             f"no model route for the role {role}",
             why="several routes are configured and the role names none" if config.routes else "none is configured",
-            next=f"add at the top of harness.toml: {chain_line(role, config) if config.routes else route_line('main')}",
+            next=f"{'' if config.routes else marks}add at the top of harness.toml: {line}",
         )
     for name in names:
         variable = config.routes[name].api_key_env
