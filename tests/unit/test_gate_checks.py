@@ -69,7 +69,7 @@ def test_where_dependencies_move_a_failure_says_what_the_sandbox_is_made_from(tm
         out, code = ("1 passed in 0.1s", 0) if commit == "base" else ("ModuleNotFoundError\n1 failed in 0.1s", 1)
         yield FakeSandbox(tmp_path, act=lambda command: result(out, code) if "pytest" in command.script else result())
 
-    change = Change(b"requirements.txt", "M", "100644", "100644", 1, 1, binary=False)
+    change = Change(b"requirements.txt", "M", "100644", "100644", 1, binary=False)
     gate = ChecksGate(Checks(opened, str), (CHECK,), FakeRecorder(), depends)
     judged = gate.judge(Case(ITEM, "base", Candidate("base", "tree", "head", (change,))))
     word = "the sandbox is made from the base, and requirements.txt changed"

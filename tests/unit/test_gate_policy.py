@@ -14,7 +14,7 @@ ITEM = Item("i", "t", "b", ItemState.CLAIMED, None, None, (), 0, None, None, (),
 
 def change(path, *, old="100644", new="100644", size=10, binary=False):
     status = "A" if old == "000000" else "D" if new == "000000" else "M"
-    return Change(path.encode("utf-8", "surrogateescape"), status, old, new, 10, size, binary)
+    return Change(path.encode("utf-8", "surrogateescape"), status, old, new, size, binary)
 
 
 def judge(*changes, item=ITEM, policy=None, files=None, checks=("python3 -m pytest -q",), refusals=()):

@@ -139,7 +139,7 @@ class Kit:
             redact=str,
             reports=list,
         )
-        change = Change(b"app.py", "M", "100644", "100644", 1, 1, binary=False)
+        change = Change(b"app.py", "M", "100644", "100644", 1, binary=False)
         self.gate_result = gate.judge(Case(NO_ITEM, "base", Candidate("base", "tree", self.head, (change,))))
         assert gate.report is not None
         return gate.report

@@ -75,7 +75,6 @@ class Change:
     status: str
     old_mode: str
     new_mode: str
-    old_size: int
     new_size: int
     binary: bool
 

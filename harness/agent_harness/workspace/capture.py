@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from unicodedata import normalize
 
@@ -37,7 +37,6 @@ def capture_tree(
     work_tree: Path,
     scratch: Path,
     *,
-    ignore: Sequence[str],
     limits: CaptureLimits,
     commit: Callable[[str], str],
 ) -> Candidate:
@@ -48,7 +47,7 @@ def capture_tree(
         top = opened(work_tree)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"no work tree at {work_tree}", why=str(error.strerror)) from error
-    rules = IgnoreRules(git_dir, before, scratch, ignore)
+    rules = IgnoreRules(git_dir, before, scratch)
     with closing(top), tempfile.TemporaryFile(dir=scratch) as stream:
         keep = lambda data: stream.writelines((b"blob\ndata %d\n" % len(data), data, b"\n"))  # as fast-import takes it
         scan = Scan(before, rules.drop, keep, limits)
@@ -74,7 +73,7 @@ def changes(git: Git, old: Mapping[bytes, Entry], new: Mapping[bytes, Entry]) ->
     pairs = [(old.get(path, _NOTHING), new.get(path, _NOTHING)) for path in paths]
     binary = _binary(git, {e.oid for pair in pairs for e in pair if e.mode in {FILE, PROGRAM}})
     return tuple(
-        Change(path, _status(a, b), a.mode, b.mode, a.size, b.size, a.oid in binary or b.oid in binary)
+        Change(path, _status(a, b), a.mode, b.mode, b.size, bool({a.oid, b.oid} & binary))
         for path, (a, b) in zip(paths, pairs, strict=True)
     )
 
@@ -136,8 +135,5 @@ def _status(old: Entry, new: Entry) -> str:
 def _binary(git: Git, ids: Iterable[str]) -> set[str]:
     """Those of the blobs that git takes for binary: a NUL byte among the first 8000."""
     wanted = sorted(ids)
-    found = set()
-    for oid, chunks in zip(wanted, blobs(git, wanted), strict=True):
-        if b"\0" in next(chunks, b"")[:_SNIFF]:
-            found.add(oid)
-    return found
+    read = zip(wanted, blobs(git, wanted), strict=True)
+    return {oid for oid, chunks in read if b"\0" in next(chunks, b"")[:_SNIFF]}

@@ -7,7 +7,7 @@ base tracks is never asked about.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from agent_harness.git import Git, blobs
@@ -21,12 +21,11 @@ BUILT_IN = (
 
 
 class IgnoreRules:
-    """The base's rules, the built-in ones and the caller's. The base's come first in rank."""
+    """The base's rules and the built-in ones. The base's come first in rank."""
 
-    def __init__(self, git_dir: Path, base: Mapping[bytes, Entry], scratch: Path, more: Sequence[str]) -> None:
+    def __init__(self, git_dir: Path, base: Mapping[bytes, Entry], scratch: Path) -> None:
         self._git_dir, self._base, self._scratch = git_dir, base, scratch / "rules"
         self._excludes = scratch / "excludes"
-        self._lines = [*BUILT_IN, *more]
 
     def drop(self, files: list[bytes], folders: list[bytes]) -> set[bytes]:
         """Those of these untracked paths that are ignored."""
@@ -47,7 +46,7 @@ class IgnoreRules:
 
     def _prepare(self) -> None:
         self._scratch.mkdir()
-        self._excludes.write_text("".join(f"{line}\n" for line in self._lines))
+        self._excludes.write_text("".join(f"{line}\n" for line in BUILT_IN))
         rules = [entry for entry in self._base.values() if _is_rules(entry)]
         git = Git(self._git_dir)
         for entry, chunks in zip(rules, blobs(git, [entry.oid for entry in rules]), strict=True):

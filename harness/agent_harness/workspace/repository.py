@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 
 from agent_harness.errors import GitFault, UsageError
@@ -190,20 +189,18 @@ class HarnessRepository:
         *,
         keep_as: str,
         message: str,
-        ignore: Sequence[str] = (),
         limits: CaptureLimits = _LIMITS,
     ) -> Candidate:
         """The candidate that a work tree holds, on top of `base`. The tree's own `.git` is never looked at.
 
-        `keep_as` is the ref (below refs/harness/) that keeps the commit; `ignore` are more rules in the syntax of
-        `.gitignore`. What can be no part of a candidate is left out of its tree and named in `refusals`. The same
-        base, tree and message always give the same commit. Raises UsageError (no work tree) or GitFault."""
+        `keep_as` is the ref (below refs/harness/) that keeps the commit. What can be no part of a candidate is left
+        out of its tree and named in `refusals`. The same base, tree and message always give the same commit.
+
+        Raises UsageError (no work tree) or GitFault."""
         commit = lambda tree: self.commit_tree(tree, base, message, keep_as=keep_as)
         try:
             with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=self.path) as scratch:
-                return capture_tree(
-                    self.path, base, work_tree, Path(scratch), ignore=ignore, limits=limits, commit=commit
-                )
+                return capture_tree(self.path, base, work_tree, Path(scratch), limits=limits, commit=commit)
         except OSError as error:
             raise GitFault(f"cannot capture {work_tree}", why=str(error.strerror)) from error
 

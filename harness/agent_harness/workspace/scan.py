@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -149,7 +149,7 @@ class Scan:
         if stat.S_ISLNK(kind):
             target = os.fsencode(os.readlink(name, dir_fd=parent))
             self.links[path] = target
-            self._enter(path, LINK, _blob_id(target), len(target), target)
+            self._enter(path, LINK, _blob_id(len(target), [target]), len(target), target)
             return
         if not stat.S_ISREG(kind):
             raise _Refused(f"{KINDS.get(stat.S_IFMT(kind), 'something else')}, not a file")
@@ -165,13 +165,17 @@ class Scan:
         self._on_device(fd)
         mode = PROGRAM if seen.st_mode & stat.S_IXUSR else FILE
         tracked = self.base.get(path)
-        if seen.st_size > self.limits.file_bytes:
-            if not tracked or tracked.size != seen.st_size or _long_id(fd, seen.st_size) != tracked.oid:
-                raise _Refused(f"{seen.st_size} bytes; a new or changed file may have {self.limits.file_bytes}")
+        if seen.st_size <= self.limits.file_bytes:
+            data = b"".join(_chunks(fd, seen.st_size))
+            self._enter(path, mode, _blob_id(len(data), [data]), len(data), data)
+        elif (
+            tracked
+            and tracked.size == seen.st_size
+            and _blob_id(seen.st_size, _chunks(fd, seen.st_size)) == tracked.oid
+        ):
             self._enter(path, mode, tracked.oid, tracked.size, None)
-            return
-        data = _whole(fd, seen.st_size)
-        self._enter(path, mode, _blob_id(data), len(data), data)
+        else:
+            raise _Refused(f"{seen.st_size} bytes; a new or changed file may have {self.limits.file_bytes}")
 
     def _enter(self, path: bytes, mode: str, oid: str, size: int, data: bytes | None) -> None:
         entry = Entry(path, mode, oid, size)
@@ -226,22 +230,16 @@ def _open(name: bytes, flags: int, parent: int) -> int:
         return os.open(name, flags, dir_fd=parent)
 
 
-def _whole(fd: int, size: int) -> bytes:
+def _chunks(fd: int, size: int) -> Iterator[bytes]:
     """What a file holds, up to the size it had when it was opened."""
-    data = os.read(fd, size)
-    while len(data) < size and (more := os.read(fd, size - len(data))):
-        data += more
-    return data
-
-
-def _blob_id(data: bytes) -> str:
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
-def _long_id(fd: int, size: int) -> str:
-    """The object id of a file too large to hold; an empty text where it shrinks meanwhile."""
-    sha = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     while size > 0 and (data := os.read(fd, min(size, _CHUNK))):
-        sha.update(data)
         size -= len(data)
-    return sha.hexdigest() if not size else ""
+        yield data
+
+
+def _blob_id(size: int, chunks: Iterable[bytes]) -> str:
+    """The object id of a file of that many bytes; of none where it shrank meanwhile."""
+    sha = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    for data in chunks:
+        sha.update(data)
+    return sha.hexdigest()
