@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,14 @@ from agent_harness.errors import Cancelled, ConfigError, SandboxUnavailable
 from agent_harness.types import ImagePlan, Mount
 from agent_harness_sandbox import devcontainer, policy
 from agent_harness_sandbox.egress import Egress
-from agent_harness_sandbox.image import once
+from agent_harness_sandbox.image import clear, once, used
 from agent_harness_sandbox.owner import LABEL
 from agent_harness_sandbox.surroundings import Find, confined
 
 BUILT, SET_UP = "agent-harness-build", "agent-harness-setup"
 PROJECT = "agent-harness.project"
-KEPT, UNUSED_S = 3, 86_400.0
-"""Of a project's made images, so many stay, and each for so long after it was last asked for."""
+KEPT = 3
+"""Of a project's made images, so many stay in any case."""
 PULL_S = 1800.0
 LOOK_S = 0.5
 MEMORY, PIDS = 4 << 30, 2048
@@ -94,30 +93,9 @@ def whose(project: str) -> str:
 
 
 def tidy(bench: Bench, plan: ImagePlan, now: float) -> None:
-    """Remove a project's images that others have superseded. The engine itself keeps what a container stands on."""
-    from docker.errors import APIError
-
+    """Remove a project's images that others have superseded."""
     rows = bench.client.images.list(filters={"label": f"{PROJECT}={whose(plan.project)}"}) if plan.project else []
-    for image in sorted(rows, key=_used, reverse=True)[KEPT:]:
-        if now - _used(image) > UNUSED_S:
-            for tag in image.tags:
-                with contextlib.suppress(APIError):
-                    bench.client.api.remove_image(tag)
-                    bench.say(f"removed the superseded image {tag}")
-
-
-def _used(image: Any) -> float:
-    """When an image was last tagged, which every use does. The engine says it to the nanosecond, at its own hour."""
-    text = str((image.attrs.get("Metadata") or {}).get("LastTagTime") or "")
-    text = image.attrs.get("Created", "") if text.startswith("0001") or not text else text
-    return datetime.fromisoformat(text).timestamp()
-
-
-def _once(bench: Bench, tag: str, make: Callable[[], None]) -> str:
-    """The tag, its image made first where there is none; by one process at a time."""
-    once(bench.client, tag, bench.say, make)
-    bench.client.api.tag(tag, *tag.split(":"))  # so that it was last used now
-    return tag
+    clear(bench.client, sorted(rows, key=used, reverse=True)[KEPT:], bench.say, now)
 
 
 def _pull(bench: Bench, image: str) -> None:
@@ -168,7 +146,8 @@ def _built(bench: Bench, plan: ImagePlan, wanted: devcontainer.Devcontainer) -> 
         packed.seek(0)
         tag = f"{BUILT}:{hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]}"
         more = {"buildargs": dict(wanted.args), "target": wanted.target or None, "tag": tag, "dockerfile": name}
-        return _once(bench, tag, lambda: _build(bench, plan, packed, more))
+        once(bench.client, tag, bench.say, lambda: _build(bench, plan, packed, more))
+    return tag
 
 
 def _build(bench: Bench, plan: ImagePlan, packed: Any, more: Mapping[str, Any]) -> None:
@@ -198,7 +177,7 @@ def _set_up(bench: Bench, plan: ImagePlan, image_id: str, commands: Sequence[str
     way = Egress(plan.allow, tree.parent, 0, 0) if plan.allow else None
     body = set_up_body(plan, image_id, commands, env, way=str(way.folder) if way else "")
     try:
-        _once(bench, tag, lambda: _run(bench, plan, body, tag, way))
+        once(bench.client, tag, bench.say, lambda: _run(bench, plan, body, tag, way))
     finally:
         if way is not None:
             way.close()

@@ -20,14 +20,19 @@ def connect(timeout_s: int = 60) -> Any:  # docker.DockerClient
     from docker.errors import DockerException
     from docker.utils import kwargs_from_env
 
+    from agent_harness_sandbox import podman  # it names its files by what stands on this module
+
     where, arguments = _endpoint(docker)
     try:
-        client = docker.DockerClient(**(arguments or kwargs_from_env()), timeout=timeout_s)
-        client.ping()
+        client: Any = docker.DockerClient(**(arguments or kwargs_from_env()), timeout=timeout_s)
+        answer = client.api.get(f"{client.api.base_url}/_ping", timeout=timeout_s)
+        answer.raise_for_status()
     except (DockerException, OSError) as fault:
         why = plain(fault)
         advice = ALLOW if "ermission" in why else INSTALL
         raise SandboxUnavailable(f"no Docker engine answers at {where}", why=why, next=advice) from fault
+    if podman.SIGN in answer.headers:
+        client.api = podman.Podman(client.api)
     return client
 
 

@@ -20,7 +20,9 @@ from agent_harness.types import Command, CommandEnd, CommandResult, ImagePlan, S
 from agent_harness_sandbox import policy
 from agent_harness_sandbox.channel import Channel
 from agent_harness_sandbox.client import connect, plain
+from agent_harness_sandbox.image import OWN_IMAGE, touch
 from agent_harness_sandbox.owner import LABEL, Owner
+from agent_harness_sandbox.podman import Podman
 from agent_harness_sandbox.pool import Pool
 from agent_harness_sandbox.removal import BACKGROUND
 from agent_harness_sandbox.surroundings import Surroundings
@@ -138,13 +140,13 @@ class DockerSandbox:
         body = policy.create_body(self._spec, image_id)
         container = api.create_container_from_config(body, self._name)["Id"]
         self._made = True
-        found = policy.differences(self._spec, api.inspect_container(container))
-        if found:
+        sock = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+        self._channel = Channel(sock, self._look)
+        account = api.account if isinstance(api, Podman) else api.inspect_container
+        if found := policy.differences(self._spec, account(container)):
             raise SandboxUnavailable(
                 "the engine made a container without the asked profile", why="; ".join(found[:6]), next=DOCTOR
             )
-        sock = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-        self._channel = Channel(sock, self._look)
         api.start(container)
         self._channel.send(policy.execd())
         self.prove()
@@ -310,6 +312,8 @@ class DockerEngine:
 
     def _resolve(self, client: Any, image: str) -> str:
         found, _ = _found(client, image)
+        if image == OWN_IMAGE:
+            touch(client, image)
         self._known.add(found)
         return found
 
@@ -343,17 +347,13 @@ class DockerEngine:
 
 DOCTOR = "run `agent-harness doctor`, which tries each property"
 _IMAGE = "take an image that has bash and git, and python3 (3.9 or later) or none; `sandbox.image` names it"
+_SEES = "the engine must run on this machine, or see the same folders; check DOCKER_HOST"
 _ADVICE = (
     ("python3", _IMAGE),
     ("the image has no", _IMAGE),
-    (
-        "seccomp profile failed",
-        "this engine does not keep Docker's API (podman's socket does not); take a Docker engine, see DOCKER_HOST",
-    ),
-    (
-        "bind source path does not exist",
-        "the engine must run on this machine, or see the same folders; check DOCKER_HOST",
-    ),
+    ("bind source path does not exist", _SEES),
+    ("no such file or directory", _SEES),
+    ("no seccomp filter", "a runtime that is not runc may have to be told to load it: runsc by --oci-seccomp"),
 )
 
 
@@ -376,8 +376,6 @@ def _advice(why: str) -> str:
 def _found(client: Any, image: str) -> tuple[str, dict[str, Any]]:
     """An image's content id and its configuration. Raises SandboxUnavailable when it is absent or does not fit."""
     from docker.errors import ImageNotFound
-
-    from agent_harness_sandbox.image import OWN_IMAGE
 
     try:
         found = client.images.get(image)

@@ -15,7 +15,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,10 @@ _CHANGES = (
     'CMD ["bash"]',
 )
 RECIPE = hashlib.sha256("\n".join([BASE, *PACKAGES, *_DROPPED, _FINISH, *_CHANGES]).encode()).hexdigest()[:12]
-OWN_IMAGE = f"agent-harness-sandbox:{RECIPE}"
+REPOSITORY = "agent-harness-sandbox"
+OWN_IMAGE = f"{REPOSITORY}:{RECIPE}"
+UNUSED_S = 86_400.0
+"""How long a superseded image stays after it was last asked for."""
 
 
 def ensure(say: Say) -> str:
@@ -57,6 +62,8 @@ def ensure(say: Say) -> str:
     Raises SandboxUnavailable when no engine answers or neither way of building works."""
     with contextlib.closing(connect(timeout_s=600)) as client:
         once(client, OWN_IMAGE, say, lambda: _build(client, say))
+        own = client.images.get(OWN_IMAGE)
+        clear(client, [one for one in client.images.list(REPOSITORY) if one.id != own.id], say, time.time())
     return OWN_IMAGE
 
 
@@ -80,11 +87,36 @@ def _build(client: Any, say: Say) -> None:
 
 
 def once(client: Any, tag: str, say: Say, make: Callable[[], None]) -> None:
-    """Have an image made where there is none, by one process at a time."""
+    """Have an image made where there is none, by one process at a time, and note that it was asked for."""
     if not client.images.list(tag):
         with one_builder(say):
             if not client.images.list(tag):
                 make()
+    touch(client, tag)
+
+
+def touch(client: Any, tag: str) -> None:
+    """An image was last used now: the engine remembers when it was last tagged."""
+    client.api.tag(tag, *tag.split(":"))
+
+
+def used(image: Any) -> float:
+    """When that was, else when it was made. The engine says it to the nanosecond, at its own hour."""
+    text = str((image.attrs.get("Metadata") or {}).get("LastTagTime") or "")
+    text = image.attrs.get("Created", "") if text.startswith("0001") or not text else text
+    return datetime.fromisoformat(text).timestamp()
+
+
+def clear(client: Any, images: Iterable[Any], say: Say, now: float) -> None:
+    """Remove superseded images of ours that were unused for long. The engine keeps what a container stands on."""
+    from docker.errors import APIError
+
+    for image in images:
+        for tag in image.tags if now - used(image) > UNUSED_S else ():
+            if tag.rpartition("/")[2].startswith("agent-harness-"):
+                with contextlib.suppress(APIError):
+                    client.api.remove_image(tag)
+                    say(f"removed the superseded image {tag}")
 
 
 def said(*words: str, check: bool = False) -> str:
@@ -164,8 +196,7 @@ def _bootstrap(client: Any, say: Say) -> None:
         tar = Path(folder) / "image.tar"
         _run_bootstrap([*_mmdebstrap(suite, conf), *sources], tar, say)
         try:
-            name, _, tag = OWN_IMAGE.partition(":")
-            client.api.import_image_from_file(str(tar), repository=name, tag=tag, changes=list(_CHANGES))
+            client.api.import_image_from_file(str(tar), repository=OWN_IMAGE, changes=list(_CHANGES))
         except (DockerException, OSError) as fault:
             raise SandboxUnavailable(
                 "importing the sandbox image failed", why=plain(fault), next="see the engine's log"

@@ -260,7 +260,7 @@ def test_an_image_without_python_or_with_a_volume_is_told_in_one_line(make, clie
         data = io.BytesIO()
         with tarfile.open(fileobj=data, mode="w") as tar:
             tar.addfile(tarfile.TarInfo("empty"))
-        client.api.import_image_from_data(data.getvalue(), repository=name, tag="1", changes=changes)
+        client.api.import_image_from_data(data.getvalue(), repository=f"{name}:1", changes=changes)
 
     bare, volume = f"sandbox-test-bare-{os.getpid()}", f"sandbox-test-volume-{os.getpid()}"
     import_image(bare, ["ENV PATH=/bin"])

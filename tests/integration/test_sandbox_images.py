@@ -2,6 +2,7 @@
 # ruff: noqa: F811 - fixtures come from sandboxes
 
 import http.server
+import io
 import json
 import os
 import threading
@@ -13,7 +14,7 @@ import pytest
 
 from agent_harness.errors import Cancelled, ConfigError, SandboxUnavailable
 from agent_harness.types import ImagePlan, Mount
-from agent_harness_sandbox import build
+from agent_harness_sandbox import build, image
 from agent_harness_sandbox.conformance import Box
 from agent_harness_sandbox.docker_engine import DockerEngine
 from agent_harness_sandbox.image import OWN_IMAGE
@@ -194,12 +195,38 @@ def test_superseded_images_go_and_one_that_is_used_stays(maker, make, client):
     box = make(image=images[0])
     maker(setup=("echo 1 >/opt/number",), **plan)  # asked for again: the newest now
     said, soon = [], time.time()
-    bench = build.Bench(client, lambda image: (image, {}), "", said.append, lambda: False)
+    bench = build.Bench(client, lambda name: (name, {}), "", said.append, lambda: False)
     there = lambda: [one for one in images if any(found.id == one for found in client.images.list())]
     build.tidy(bench, ImagePlan("", **plan), soon)
     assert there() == images and said == []  # all of today
-    build.tidy(bench, ImagePlan("", **plan), soon + 2 * build.UNUSED_S)
+    build.tidy(bench, ImagePlan("", **plan), soon + 2 * image.UNUSED_S)
     assert there() == [images[0], images[1], images[4], images[5]]
     assert len(said) == 2 and "superseded image agent-harness-setup:" in said[0]
     assert client.images.get(other).id == other
     box.alive()
+
+
+def test_an_own_image_of_an_older_recipe_goes_once_it_is_unused(make, client):
+    older, in_use = (f"{image.REPOSITORY}:test-{os.getpid()}-{name}" for name in ("unused", "in-use"))
+    for tag in (older, in_use):
+        text = f"FROM {OWN_IMAGE}\nLABEL test={tag}\n"
+        client.images.build(fileobj=io.BytesIO(text.encode()), tag=tag, rm=True)
+    box, said = make(image=in_use), []
+    ensure = lambda now: image.clear(client, [client.images.get(tag) for tag in (older, in_use)], said.append, now)
+    try:
+        ensure(time.time() + image.UNUSED_S - 60)
+        assert said == []
+        ensure(time.time() + image.UNUSED_S + 60)
+        assert said == [f"removed the superseded image {older}"]
+        assert client.images.list(older) == [] and client.images.list(in_use)
+        box.alive()
+    finally:
+        box.sandbox.close()
+        make.close()
+        client.images.remove(in_use, force=True)
+
+
+def test_a_start_counts_as_a_use_of_the_own_image(make, client):
+    before = image.used(client.images.get(OWN_IMAGE))
+    make()
+    assert image.used(client.images.get(OWN_IMAGE)) > before
