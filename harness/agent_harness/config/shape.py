@@ -38,16 +38,8 @@ MANIFESTS = (
 )
 
 PROTECTED = (
-    "harness.toml",
-    ".harness/**",
-    ".github/workflows/**",
-    ".github/actions/**",
-    ".gitlab-ci.yml",
-    ".circleci/**",
-    ".ci/**",
-    "azure-pipelines.yml",
-    "bitbucket-pipelines.yml",
-    "Jenkinsfile",
+    *("harness.toml", ".harness/**", ".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".circleci/**"),
+    *(".ci/**", "azure-pipelines.yml", "bitbucket-pipelines.yml", "Jenkinsfile"),
 )
 
 
@@ -165,7 +157,7 @@ class Ceilings(Section):
         return Limits(self.steps, self.tokens, nano(self.usd), self.seconds)
 
 
-class BudgetSettings(Section):
+class BudgetSettings(Ceilings):
     """The ceilings of all work on this store, by all workers together, per day or month (in UTC) or for ever."""
 
     per: Annotated[str, PlainValidator(values.one_of("day", "month", "ever"))] = "day"
@@ -175,11 +167,6 @@ class BudgetSettings(Section):
     seconds: Number = 864_000.0
     """Of every attempt added up: ten workers around the clock. Added at each call and looked at before the next, so
     workers side by side can pass it by what each does between two calls; the other ceilings are never passed."""
-
-    @property
-    def limits(self) -> Limits:
-        """The same, as a budget has them."""
-        return Limits(self.steps, self.tokens, nano(self.usd), self.seconds)
 
 
 class RoleSettings(Section):
@@ -193,12 +180,9 @@ class RoleSettings(Section):
 
     def over(self, limits: Limits) -> Limits:
         """A role's own limits with those of this table in their place."""
-        return Limits(
-            steps=self.steps or limits.steps,
-            tokens=self.tokens or limits.tokens,
-            nanousd=nano(self.usd) if self.usd else limits.nanousd,
-            seconds=self.seconds or limits.seconds,
-        )
+        nanousd = nano(self.usd) if self.usd else limits.nanousd
+        seconds = self.seconds or limits.seconds
+        return Limits(self.steps or limits.steps, self.tokens or limits.tokens, nanousd, seconds)
 
 
 class PriceSettings(Section):

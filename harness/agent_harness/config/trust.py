@@ -8,7 +8,7 @@ and the user's own file are the user's word already.
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -97,11 +97,10 @@ def _usual(model: str, key: str | None) -> bool:
     return bool(provider) and (key in {None, "AGENT_HARNESS_API_KEY"} or (stem != "" and provider.startswith(stem)))
 
 
-def need(loaded: Loaded, how: str = "agent-harness trust", env: Mapping[str, str] | None = None) -> None:
+def need(loaded: Loaded, how: str = "agent-harness trust") -> None:
     """Raises ConfigError where a project takes what is not allowed here. `how` is the command that allows it."""
-    env = os.environ if env is None else env
     facts = list(taken(loaded))
-    if facts and env.get(VARIABLE) != "1" and not _known(loaded, facts, env):
+    if facts and os.environ.get(VARIABLE) != "1" and not _kept(loaded, facts).is_file():
         raise ConfigError(
             f"{layers.near(loaded.file or loaded.root)} takes from this machine what was not allowed here yet",
             why="; ".join(facts),
@@ -109,34 +108,22 @@ def need(loaded: Loaded, how: str = "agent-harness trust", env: Mapping[str, str
         )
 
 
-def allow(loaded: Loaded, env: Mapping[str, str] | None = None) -> list[str]:
+def allow(loaded: Loaded) -> list[str]:
     """Allow all that a project takes, from now on, in its folder; returns it. Raises ConfigError."""
-    env = os.environ if env is None else env
-    facts, file = list(taken(loaded)), _file(env)
-    if facts and not _known(loaded, facts, env):
+    facts = list(taken(loaded))
+    if facts:
+        kept = _kept(loaded, facts)
         try:
-            place = file or Path(os.devnull) / "home"
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with place.open("a", encoding="utf-8") as out:
-                out.write(" ".join(_digests(loaded, facts)) + "\n")
+            kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            kept.touch()
         except OSError as error:
-            why = f"{place} cannot be written" if file else "there is no home folder"
-            raise ConfigError("what is allowed cannot be kept", why=why, next=f"set {VARIABLE}=1") from error
+            why, how = f"{kept.parent} cannot be written", f"make it writable, or set {VARIABLE}=1"
+            raise ConfigError("what is allowed cannot be kept", why=why, next=how) from error
     return facts
 
 
-def _known(loaded: Loaded, facts: list[str], env: Mapping[str, str]) -> bool:
-    """Whether all of them were allowed together: a folder, and later the network, are less than both at once."""
-    file = _file(env)
-    raw = layers.read_file(file) if file else None
-    wanted = set(_digests(loaded, facts))
-    return any(wanted <= set(row.split()) for row in (raw or b"").decode("utf-8", "replace").splitlines())
-
-
-def _digests(loaded: Loaded, facts: list[str]) -> list[str]:
-    return [digest(canonical([str(loaded.root.resolve()), fact])) for fact in facts]
-
-
-def _file(env: Mapping[str, str]) -> Path | None:
-    folder = layers.user_folder(env, "XDG_STATE_HOME", ".local/state")
-    return folder / "trusted" if folder else None
+def _kept(loaded: Loaded, facts: list[str]) -> Path:
+    """The file that says that just these facts are allowed in this folder: a folder of the home, and later the network,
+    are less than both at once."""
+    folder = layers.user_folder(os.environ, "XDG_STATE_HOME", ".local/state") or Path(os.devnull)
+    return folder / "trusted" / digest(canonical([str(loaded.root.resolve()), *facts]))[7:]

@@ -87,19 +87,24 @@ class Checks:
             return [self._one(sandbox, check, recorder, purpose) for check in checks]
 
     def _one(self, sandbox: Sandbox, check: Check, recorder: Recorder, purpose: str) -> CheckReport:
-        recorder.event(Kind.COMMAND_STARTED, {"where": purpose, "command": check.command})
         env = {"PYTEST_ADDOPTS": f"--junitxml={REPORT}"} if check.kind is CheckKind.TESTS else {}
         sandbox.execute(Command(f"rm -f {REPORT}", timeout_s=30))
-        result = sandbox.execute(Command(check.command, timeout_s=check.timeout_s, env=env, keep=OUTPUT_KEPT))
-        output = result.head + result.tail
-        told = {"where": purpose, "end": result.end, "exit_code": result.exit_code, "bytes": result.total_bytes}
-        seconds = round(result.seconds, 3)
-        recorder.event(Kind.COMMAND_ENDED, told | {"seconds": seconds}, {"output": output})
-        counts = _counts(sandbox, output) if check.kind is CheckKind.TESTS else None
+        result = ran(sandbox, Command(check.command, check.timeout_s, env=env, keep=OUTPUT_KEPT), recorder, purpose)
+        counts = _counts(sandbox, result.head + result.tail) if check.kind is CheckKind.TESTS else None
         broken = _broken(check, result, counts)
         shown = self._redact(_text(result))
-        passed = result.ok and not broken
+        passed, seconds = result.ok and not broken, round(result.seconds, 3)
         return CheckReport(check, passed, broken, result.exit_code, result.end, counts, shown, seconds)
+
+
+def ran(sandbox: Sandbox, command: Command, recorder: Recorder, where: str) -> CommandResult:
+    """A command's result, its start and its end on record."""
+    recorder.event(Kind.COMMAND_STARTED, {"where": where, "command": command.script})
+    result = sandbox.execute(command)
+    told = {"where": where, "end": result.end, "exit_code": result.exit_code, "bytes": result.total_bytes}
+    seconds = {"seconds": round(result.seconds, 3)}
+    recorder.event(Kind.COMMAND_ENDED, told | seconds, {"output": result.head + result.tail})
+    return result
 
 
 def _text(result: CommandResult) -> str:

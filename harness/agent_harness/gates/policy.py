@@ -7,7 +7,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from agent_harness.config import Policy
@@ -169,7 +168,7 @@ def _shadows(path: str, *, link: bool) -> bool:
 
 def _is_test(path: str) -> bool:
     name = path.rsplit("/", 1)[-1]
-    return any(fnmatchcase(name, glob) for glob in ("test_*", "*_test.*", "*.test.*", "*.spec.*"))
+    return bool(matches(name, ("test_*", "*_test.*", "*.test.*", "*.spec.*")))
 
 
 def _words(checks: Sequence[Check]) -> frozenset[str]:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent_harness.errors import InfrastructureError
-from agent_harness.gates.checks import OUTPUT_KEPT, OpenTree
+from agent_harness.gates.checks import OUTPUT_KEPT, OpenTree, ran
 from agent_harness.ports import Recorder
 from agent_harness.types import Command, CommandEnd, CommandResult
-from agent_harness.types.kinds import Kind
 
 MOST = 5
 """Reproducers that are run for one review."""
@@ -57,12 +56,7 @@ class Prover:
 
     def _run(self, script: str, commit: str, where: str) -> CommandResult:
         with self.open_tree(commit, where) as sandbox:
-            self.recorder.event(Kind.COMMAND_STARTED, {"where": where, "command": script})
-            result = sandbox.execute(Command(script, LONGEST_S, keep=OUTPUT_KEPT))
-            told = {"end": result.end, "exit_code": result.exit_code, "bytes": result.total_bytes}
-            more = {"where": where, "seconds": round(result.seconds, 3)}
-            self.recorder.event(Kind.COMMAND_ENDED, told | more, {"output": result.head + result.tail})
-        return result
+            return ran(sandbox, Command(script, LONGEST_S, keep=OUTPUT_KEPT), self.recorder, where)
 
 
 def _unusable(result: CommandResult) -> str:

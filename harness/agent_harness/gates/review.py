@@ -5,16 +5,13 @@ made by code from what was located, confirmed and reproduced, and only when the 
 Everything else is an ERROR: inconclusive, never a pass and never the work's fault.
 """
 
-# pyright: reportReturnType=false
-# (a Protocol's methods have a docstring for a body)
-
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from agent_harness.errors import Exit, GitFault
 from agent_harness.gates import Case
@@ -24,6 +21,7 @@ from agent_harness.gates.hunks import Hunk, choose, manifest, parse, told
 from agent_harness.gates.policy import matches, moved
 from agent_harness.gates.prove import MENDED, Prover
 from agent_harness.ports import Clock, Environment, Recorder, Sandbox, Task
+from agent_harness.store.verdicts import Verdicts
 from agent_harness.types import JSON, Candidate, Ended, GateOutcome, GateResult, Role, RoleResult, canonical, digest
 from agent_harness.types.kinds import Kind
 from agent_harness.types.verdict import Proof, ReviewClaim, ReviewFinding, ReviewReport, Support
@@ -75,19 +73,6 @@ class Terms:
 PLAIN = Terms()
 
 
-class Memory(Protocol):
-    """Reports of earlier reviews as plain data; `store.verdicts.Verdicts` keeps them."""
-
-    def recall(self, key: str) -> JSON | None:
-        """The report of exactly these inputs."""
-
-    def remember(self, key: str, target: str, at_ms: int, report: JSON) -> None:
-        """Keep one."""
-
-    def earlier(self, target: str) -> list[JSON]:
-        """Those of a target, newest first."""
-
-
 @dataclass(slots=True)
 class ReviewGate:
     """Asks the reviewer. `report` holds what was found after judging."""
@@ -95,7 +80,7 @@ class ReviewGate:
     surface: ReviewSurface
     role: Role
     terms: Terms
-    verdicts: Memory
+    verdicts: Verdicts
     recorder: Recorder
     clock: Clock
     redact: Callable[[str], str]
