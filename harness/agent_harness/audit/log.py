@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, select, text
 
 from agent_harness.audit import merkle
 from agent_harness.audit.entry import BODIES, CONTENT, clean_body, clean_data, event_of, pack, row_of, sealed, unpack
@@ -12,7 +12,6 @@ from agent_harness.audit.verify import problems
 from agent_harness.errors import AuditError, StoreFault, UsageError
 from agent_harness.ports import Clock, Recorder
 from agent_harness.store import Store
-from agent_harness.store.insert import insert_missing
 from agent_harness.store.tables import AUDIT_HEAD, BLOB, EVENT
 from agent_harness.types import JSON, Event
 from agent_harness.types.kinds import Kind
@@ -26,6 +25,8 @@ UNSYNCED = frozenset(
 """Kinds that do not wait for the disk: results, and what is done inside a sandbox. The intent of the next paid call or
 effect outside does, and takes them along. An answer lost with the power leaves its call's intent, which is counted at
 its worst case."""
+
+_BLOBS = text("INSERT INTO blob (digest, size, content) VALUES (:digest, :size, :content) ON CONFLICT DO NOTHING")
 
 
 class AuditLog:
@@ -123,7 +124,7 @@ class AuditLog:
         size, peaks = _head(tx)
         event = sealed(Event(size + 1, self._clock.now_ms(), *record, leaf=""))
         if blobs:
-            insert_missing(tx, BLOB, blobs)
+            tx.execute(_BLOBS, blobs)
         tx.execute(EVENT.insert(), row_of(event))
         grown = merkle.grow(peaks, size, bytes.fromhex(event.leaf))
         tx.execute(AUDIT_HEAD.update().values(size=event.seq, peaks=" ".join(peak.hex() for peak in grown)))
