@@ -11,9 +11,10 @@ import pytest
 from agent_harness.cli import init, output, queue, run
 from agent_harness.cli.events import Progress, event_line
 from agent_harness.cli.review import Severity
+from agent_harness.config.shape import Ceilings
 from agent_harness.errors import Exit, HarnessError, UsageError
 from agent_harness.receipt import RunReport
-from agent_harness.types import Check, Event, ItemState
+from agent_harness.types import Check, Event, ItemState, Limits
 from agent_harness.types.kinds import Kind
 
 
@@ -103,11 +104,12 @@ def test_the_first_signal_asks_and_the_second_ends():
 
 
 def test_money_is_read_exactly():
-    assert queue.ceiling("2.50") == 2_500_000_000
-    assert queue.ceiling(None) is None
+    limits = queue.limited(Ceilings(steps=7), usd="2.50", seconds=None)
+    assert limits == Limits(7, 3_000_000, 2_500_000_000, 3600.0)
+    assert queue.limited(Ceilings(), usd=None, seconds=None) is None
     for wrong in ("0", "-1", "nan", "inf", "1e9", "two"):
         with pytest.raises(UsageError, match="--usd must be US dollars"):
-            queue.ceiling(wrong)
+            queue.limited(Ceilings(), usd=wrong)
 
 
 # --- live progress ------------------------------------------------------------------------------------------

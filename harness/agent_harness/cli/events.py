@@ -41,6 +41,9 @@ TOLD: dict[str, str] = {
     Kind.CANDIDATE_CAPTURED: "candidate {tree:.12}: {files} file(s) changed",
     Kind.DELIVERY_LANDED: "delivered {commit:.12} on {target}",
     Kind.DELIVERY_REFUSED: "delivery refused: {reason}",
+    Kind.MODEL_FAILED: "route {route} failed ({fault}): {why}",
+    Kind.IMAGE_READY: "image ready in {seconds:.1f} s",
+    Kind.ANSWER_GIVEN: "answer {answer:.19}",
     Kind.ROLE_ENDED: "{ended}",  # why, the end of the gate or of the run says
 }
 """Events whose line needs nothing but their own data."""
@@ -52,10 +55,8 @@ class Progress:
 
     def __init__(self, write: Callable[[str], None] = say) -> None:
         self._write = write
-        self._began = 0
-        self._now = 0
-        self._nanousd = 0
-        self._role, self._steps, self._ceiling = "", 0, 0
+        self._began = self._now = self._nanousd = self._steps = self._ceiling = 0
+        self._role = ""
         self._place, self._replayed = "run", False
         self._commands: dict[str, str] = {}
 
@@ -63,6 +64,8 @@ class Progress:
         """Print what is worth a line."""
         self._now = event.at_ms
         try:
+            if event.kind in {Kind.MODEL_ANSWERED, Kind.MODEL_FAILED}:
+                self._nanousd += event.data.get("nanousd") or 0
             handler = getattr(self, "_on_" + event.kind.replace(".", "_"), None)
             text = handler(event.data) if handler else TOLD.get(event.kind, "").format_map(event.data)
             if text:
@@ -111,12 +114,7 @@ class Progress:
 
     def _on_model_answered(self, data: JSON) -> str:
         self._steps += 1
-        self._nanousd += data.get("nanousd") or 0
         return "" if data["finish"] in {Finish.STOP, Finish.TOOLS} else f"the answer ended early: {data['finish']}"
-
-    def _on_model_failed(self, data: JSON) -> str:
-        self._nanousd += data.get("nanousd") or 0
-        return f"route {data['route']} failed ({data['fault']}): {data['why']}"
 
     def _on_command_started(self, data: JSON) -> str:
         self._commands[data["where"]] = data["command"]
@@ -130,9 +128,3 @@ class Progress:
     def _on_gate_judged(self, data: JSON) -> str:
         reasons = f": {'; '.join(data['reasons'])}" if data["reasons"] else ""
         return f"gate {data['gate']}: {data['outcome']} ({data['seconds']:.1f} s){reasons}"
-
-    def _on_image_ready(self, data: JSON) -> str:
-        return f"image {data['image'][-12:]} ready in {data['seconds']:.1f} s"
-
-    def _on_answer_given(self, data: JSON) -> str:
-        return f"answer {short(data['answer'])}"

@@ -18,9 +18,8 @@ def guard(command: Line, *, sets: Sets = None, as_json: Json = False) -> int:
     settings = configured(sets, None, used=False).config.guard
     found = Guard(Policy(settings.rules, settings.allow)).screen(command)
     refused = {refusal.program: refusal for refusal in found.refused}
-    rows = [
-        (refused[one].rule if one in refused else "-", f"{one.at[0]}-{one.at[1]}", one.shown) for one in found.programs
-    ]
+    rules = [refused[one].rule if one in refused else "-" for one in found.programs]
+    rows = [(rule, "{}-{}".format(*one.at), one.shown) for rule, one in zip(rules, found.programs, strict=True)]
     parts = [table(("RULE", "AT", "PROGRAM"), rows) if rows else "no program was found"]
     parts += [f"note: {note}" for note in found.notes]
     parts += [found.text or ("allowed" if settings.enabled else "allowed: the guard is off (guard.enabled)")]
@@ -28,10 +27,7 @@ def guard(command: Line, *, sets: Sets = None, as_json: Json = False) -> int:
         "allowed": not found.refused,
         "enabled": settings.enabled,
         "programs": [{"words": one.words, "shown": one.shown, "at": one.at} for one in found.programs],
-        "refused": [
-            {"rule": r.rule, "program": r.program.shown, "at": r.program.at, "why": r.why, "way_out": r.way_out}
-            for r in found.refused
-        ],
+        "refused": found.refused,
         "notes": found.notes,
     }
     emit(data, as_json, "\n".join(parts))

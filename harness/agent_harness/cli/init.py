@@ -5,9 +5,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from agent_harness.cli.opening import Json, here, need_repository, readable
+from agent_harness.cli.opening import Json, Texts, here, need_repository, opt, readable
 from agent_harness.cli.output import emit, say
 from agent_harness.errors import HarnessError, UsageError
 
@@ -19,9 +17,7 @@ UNITTEST = "python3 -m unittest discover"
 
 def init(
     *,
-    check: Annotated[
-        list[str] | None, typer.Option(metavar="CMD", help="A test command, instead of the found ones. Repeatable.")
-    ] = None,
+    check: Annotated[Texts, opt(metavar="CMD", help="A test command, instead of the found ones. Repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a harness.toml for this repository. Nothing that exists is changed."""
@@ -33,18 +29,13 @@ def init(
         raise UsageError(f"{found.file} is there already", why="init never overwrites", next="edit it")
     checks = [readable(one, "--check") for one in check or []] or detected(found.root)
     path = found.root / "harness.toml"
-    state = found.root / ".harness"
     try:
         with path.open("x", encoding="utf-8") as file:
             written = TEMPLATE.read_text(encoding="utf-8")
             file.write(written.replace("checks = []", f"checks = {json.dumps(checks, ensure_ascii=False)}", 1))
-        state.mkdir(mode=0o700, exist_ok=True)
-        ignore = state / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n")
     except OSError as error:
         raise HarnessError(f"cannot write {error.filename or path}", why=error.strerror or "") from error
-    emit({"file": path, "state": state, "checks": checks}, as_json, str(path))
+    emit({"file": path, "checks": checks}, as_json, str(path))
     if not checks:
         say("no tests were recognised: put a command that runs them under checks")
     say("next: configure [routes.main] in harness.toml, then: agent-harness doctor; agent-harness queue add TITLE")
@@ -56,19 +47,18 @@ def detected(root: Path) -> list[str]:
     return [*python(root), *found, *javascript(root)]
 
 
+SETTINGS = ("pyproject.toml", "setup.cfg", "tox.ini")
 COMMANDS = {"Cargo.toml": "cargo test", "go.mod": "go test -v ./..."}
 
 
 def python(root: Path) -> list[str]:
     """The runner that something names or that tests are written for: pytest, else unittest where there are files."""
-    files = [root / name for name in ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini")]
     tests = [*root.glob("test_*.py"), *root.glob("tests/**/test_*.py"), *root.glob("test/**/test_*.py")]
-    if (root / "pytest.ini").is_file() or any(root.glob("**/conftest.py")):
+    files = [content(one) for one in (*(root / name for name in SETTINGS), *tests[:20])]
+    named = (root / "pytest.ini").is_file() or any(root.glob("**/conftest.py")) or any("pytest" in one for one in files)
+    # plain functions, which unittest does not see
+    if named or any(re.search(r"^(async )?def test_", one, re.MULTILINE) for one in files):
         return [PYTEST]
-    if any("pytest" in content(one) for one in [*files, *tests[:20]]):
-        return [PYTEST]
-    if any(re.search(r"^(async )?def test_", content(one), re.MULTILINE) for one in tests[:20]):
-        return [PYTEST]  # plain functions, which unittest does not see
     return [UNITTEST] if tests else []
 
 

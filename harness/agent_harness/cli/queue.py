@@ -30,7 +30,7 @@ from agent_harness.types import (
 )
 
 if TYPE_CHECKING:
-    from agent_harness.config import Config
+    from agent_harness.config.shape import Ceilings
 
 app = noun("Add, list, show, retry and cancel items.")
 
@@ -81,9 +81,6 @@ def add(  # noqa: PLR0913 - one parameter per option
         id=id,
         deliverable=Deliverable.ANSWER if answer else Deliverable.CHANGE,
     )
-    money = ceiling(usd)
-    if seconds is not None and not 0 < seconds < float("inf"):
-        raise UsageError("--seconds must be a number above 0")
     with opened(sets, db) as app_:
         if not app_.config.project.checks:
             from agent_harness import importing
@@ -91,7 +88,7 @@ def add(  # noqa: PLR0913 - one parameter per option
             importing.need_checks([new], 'give --check "python -m pytest"')
         if new.base:
             app_.repository.fetch(app_.source, new.base)  # a name that is none is told now, not when it is run
-        limits = limited(app_.config, steps=steps, tokens=tokens, nanousd=money, seconds=seconds)
+        limits = limited(app_.config.limits, steps=steps, tokens=tokens, usd=usd, seconds=seconds)
         item, fresh = app_.queue.add(replace(new, limits=limits))
     known = f"nothing was changed: the key is that of {item.id} ({item.state}), {item.title!r}"
     say(f"queued {item.id} ({item.state})" if fresh else known)
@@ -105,43 +102,31 @@ def checks(tests: list[str], commands: list[str]) -> tuple[Check, ...] | None:
     return tuple(found) or None
 
 
-def ceiling(usd: str | None) -> int | None:
-    """Dollars as nano-dollars, rounded down. Raises UsageError."""
-    if usd is None:
-        return None
-    from agent_harness.config.shape import nano
-    from agent_harness.config.values import usd_ceiling
+def limited(usual: Ceilings, **given: Any) -> Limits | None:
+    """The project's limits with the item's in their place; None where the item has none. Raises UsageError."""
+    from pydantic import ValidationError
 
-    try:
-        return nano(usd_ceiling(usd))
-    except ValueError as error:
-        raise UsageError(f"--usd {error}") from None
-
-
-def limited(config: Config, **given: Any) -> Limits | None:
-    """The project's limits with the item's in their place; None where the item has none."""
     found = {name: value for name, value in given.items() if value is not None}
-    return replace(config.limits.limits, **found) if found else None
+    try:
+        return type(usual).model_validate(usual.model_dump() | found).limits if found else None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"--{first['loc'][0]} {first['ctx']['error']}") from None
 
 
 @app.command("list")
 def list_items(*, state: States = None, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
     """List the items: where each stands and why, until when it waits, what it has spent of its ceiling."""
     with opened(sets, db) as app_:
-        items, spent = app_.queue.items(tuple(state) if state else None), app_.spending.spent()
+        items, spent = app_.queue.items(state), app_.spending.spent()
         now, usual = app_.clock.now_ms(), app_.config.limits.limits
-    rows = [
-        (
-            i.id,
-            f"{i.state} at {when(i.not_before_ms)} UTC" if i.not_before_ms > now else i.state,
-            i.priority,
-            f"{i.failures}/{i.losses}",
-            of_ceiling(spent[i.id], i.limits or usual),
-            f"{i.title}: {line(i.reason, 100)}" if i.reason else i.title,
-        )
-        for i in items
-    ]
-    data = [plain(i) | {"spent": plain(spent[i.id])} for i in items]
+    rows, data = [], []
+    for i in items:
+        stands = f"{i.state} at {when(i.not_before_ms)} UTC" if i.not_before_ms > now else i.state
+        told = f"{i.title}: {line(i.reason, 100)}" if i.reason else i.title
+        money = of_ceiling(spent[i.id], i.limits or usual)
+        rows.append((i.id, stands, i.priority, f"{i.failures}/{i.losses}", money, told))
+        data.append(plain(i) | {"spent": plain(spent[i.id])})
     emit(data, as_json, table(("ID", "STATE", "PRIO", "FAILED/LOST", "SPENT", "TITLE"), rows) if rows else "")
     if not rows:
         say("no items")
