@@ -76,6 +76,14 @@ def test_where_dependencies_move_a_failure_says_what_the_sandbox_is_made_from(tm
     assert judged.outcome is GateOutcome.FAIL and (word in judged.reasons[-1]) == told
 
 
+def test_no_worse_holds_the_number_too_where_not_every_failure_is_named():
+    lint = dataclasses.replace(CHECK, no_worse=True)
+    old = report(Counts(2, 1, 0, 0, frozenset({"a"})), passed=False, exit_code=1, check=lint)
+    assert compare(old, old, ()) == []
+    more = report(Counts(1, 2, 0, 0, frozenset({"a"})), passed=False, exit_code=1, check=lint)
+    assert "2 fail, 1 on the base; still failing: a" in compare(old, more, ())[0]
+
+
 def test_a_forged_summary_has_no_report_beside_it():
     proven = dataclasses.replace(names("a", "b"), proven=True)
     assert "do not agree" in compare(report(proven), report(Counts(2)), ())[0]

@@ -76,6 +76,33 @@ def test_an_ordinary_change_passes():
         (change("_pytest", old="000000", new="120000"), "check configuration"),
         (change("json", old="000000", new="120000"), "in place of its own"),
         (change("vendor/x", new="160000"), "submodule"),
+        *(
+            (change(f"src/{name}", old="000000"), "check configuration")
+            for name in (
+                "sitecustomize/__init__.py",
+                "sitecustomize.cpython-311-x86_64-linux-gnu.so",
+                "usercustomize.py",
+                "__pycache__/a.cpython-311.pyc",
+                "a.pyc",
+                "node_modules/.bin/jest",
+                "web/jest.config.js",
+                ".cargo/config.toml",
+                "rust-toolchain.toml",
+                ".mvn/jvm.config",
+            )
+        ),
+        *(
+            (change(name, old="000000"), "in place of its own")
+            for name in (
+                "pluggy.py",
+                "_pytest.py",
+                "pytest_timeout.py",
+                "src/xdist/__init__.py",
+                "json.cpython-311-x86_64-linux-gnu.so",
+                "_hypothesis_pytestplugin.py",
+                "iniconfig/__init__.so",
+            )
+        ),
     ],
 )
 def test_what_stops_delivery(one, words):
@@ -112,6 +139,7 @@ def test_an_item_may_ask():
         ("src/a.py", b"import _pytest\n", b"import _pytest, os\n", False),
         ("src/a.py", b"", b"def pytest_pyfunc_call(pyfuncitem): ...\n", True),
         ("src/a.py", b"", b"import pytest\n", False),
+        ("tests/__init__.py", b"", b"def load_tests(loader, tests, pattern): ...\n", True),
         ("package.json", b'{"version":"1"}', b'{"version":"2"}', False),
         ("package.json", b'{"scripts":{"test":"jest"}}', b'{"scripts":{"test":"true"}}', True),
         ("package.json", b"[]", b"{}", True),
@@ -139,4 +167,16 @@ def test_scripts_the_checks_run():
         checked = judge(change(name, old="000000"), checks=["ruff check && npx eslint . && flake8"])
         assert checked.outcome is GateOutcome.FAIL
         assert judge(change(name, old="000000")).outcome is GateOutcome.PASS
+    for name, check in (
+        ("tools/run/tests.py", "python3 -m tools.run.tests"),
+        ("tools/run/__main__.py", "python3 -m tools.run -v"),
+        ("forge.py", "pytest -p forge"),
+        ("sub/check.sh", "cd ./sub/ && ./check.sh"),
+        ("Taskfile.yml", "task test"),
+        ("sub/justfile", "just test"),
+    ):
+        assert judge(change(name), checks=[check]).outcome is GateOutcome.FAIL, name
+        assert judge(change(name), checks=["pytest"]).outcome is GateOutcome.PASS, name
+    for name in ("src/json_tools.py", "app/json/__init__.py", "src/app/pytest_like.py", "tools/json.txt"):
+        assert judge(change(name, old="000000")).outcome is GateOutcome.PASS, name
     assert judge(change("t/test_a.py"), checks=["pytest t/test_a.py"]).outcome is GateOutcome.PASS

@@ -201,11 +201,14 @@ def _failures(name: str, old: CheckReport, new: CheckReport) -> list[str]:
         return []
     was, now = (r.counts.failing if r.counts else frozenset() for r in (old, new))
     fresh = now - was
-    if new.check.no_worse and not old.passed and not old.broken and now and not fresh:
+    bad, had = (r.counts.failed + r.counts.errors if r.counts else 0 for r in (new, old))
+    if new.check.no_worse and not old.passed and not old.broken and now and not fresh and bad <= had:
         return []
     told = f"{name} fails with exit code {new.exit_code}"
     if fresh:
         told += f"; newly failing: {_names(fresh)}"
+    elif bad > had:
+        told += f"; {bad} fail, {had} on the base"
     if now & was:
         told += f"; still failing: {_names(now & was)}"
     return [told + _tail(new)]

@@ -20,8 +20,11 @@ Read = Callable[[str, str], bytes | None]
 ALWAYS_CHECK_CONFIG = (
     # pytest takes the first of these from the folder of its arguments upwards.
     *("**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml", "**/tox.ini"),
-    *("noxfile.py", "**/sitecustomize.py", "usercustomize.py", "jest.config.*", "vitest.config.*", ".mocharc.*"),
-    *("karma.conf.*", "phpunit.xml*", ".rspec", ".cargo/**"),
+    *("**/noxfile.py", "**/jest.config.*", "**/vite.config.*", "**/vitest.config.*", "**/.mocharc.*"),
+    *("**/karma.conf.*", "**/phpunit.xml*", "**/.rspec", "**/.cargo/**", "**/rust-toolchain*", "**/.mvn/**"),
+    # Python imports these when it starts; what is compiled or installed is run in place of its source or the runner.
+    *("**/sitecustomize*", "**/sitecustomize/**", "**/usercustomize*", "**/usercustomize/**"),
+    *("**/__pycache__/**", "**/*.pyc", "**/node_modules/**"),
     # An installed distribution, to whoever is started beside it: its entry points are loaded as plugins.
     *("**/*.dist-info/**", "**/*.egg-info/**", "**/*.egg-link", "**/*.pth"),
     # Files that a runner started in the root would import instead of the real one.
@@ -30,14 +33,28 @@ ALWAYS_CHECK_CONFIG = (
 """Files that change how tests are found, skipped or judged, whatever is written in them."""
 
 
-_TOOL_FILES = ("{}.toml", ".{}.toml", "{}.ini", ".{}.ini", "{}.cfg", ".{}", ".{}.*", ".{}rc", ".{}rc.*", "{}.config.*")
+_TOOL_FILES = (
+    *("{}.toml", ".{}.toml", "{}.ini", ".{}.ini", "{}.cfg", ".{}", ".{}.*", ".{}rc", ".{}rc.*", "{}.config.*"),
+    *("{}file", "{}file.*"),
+)
 """Where a program whose name stands in a check looks for its settings."""
 
 _RUNNERS = frozenset({"pytest", "unittest", "jest", "vitest", "mocha"})
-_OFTEN_THERE = {"iniconfig", "packaging", "exceptiongroup", "tomli", "pygments", "coverage", "py"}
+_OFTEN_THERE = {
+    "_pytest",
+    "pluggy",
+    "xdist",
+    "iniconfig",
+    "packaging",
+    "exceptiongroup",
+    "tomli",
+    "pygments",
+    "coverage",
+    "py",
+}
 _SHADOWED = sys.stdlib_module_names | _OFTEN_THERE
 _HOOKS = re.compile(
-    rb"\b(?:_pytest|pytest_plugins|pytest_(?:runtest|pyfunc|collect|itemcollected|report|sessionfinish|unconfigure)\w*)\b"
+    rb"\b(?:_pytest|load_tests|pytest_plugins|pytest_(?:runtest|pyfunc|collect|itemcollected|report|sessionfinish|unconfigure)\w*)\b"
 )
 """What nothing but a plugin of the test runner has to name."""
 
@@ -162,8 +179,10 @@ def _contents(path: str, old: bytes | None, new: bytes | None, words: frozenset[
 
 def _shadows(path: str, *, link: bool) -> bool:
     """A new top-level module of this path hides one that the checks need. A link may be to a package."""
-    module = path.removeprefix("src/").removesuffix("/__init__.py").removesuffix(".py")
-    return (link or module != path) and module in _SHADOWED
+    head, _, inner = path.removeprefix("src/").partition("/")
+    module, _, kind = head.partition(".")
+    imported = link or inner.partition(".")[0] == "__init__" or (not inner and kind.endswith(("py", "so")))
+    return imported and (module in _SHADOWED or module.startswith(("pytest", "_hypothesis")))
 
 
 def _is_test(path: str) -> bool:
@@ -176,6 +195,10 @@ def _words(checks: Sequence[Check]) -> frozenset[str]:
     for check in checks:
         parts = {check.command, *check.command.split(), *re.findall(r"[\w./+-]+", check.command)}
         words |= {part.removeprefix("./") for part in parts}
+        for folder in re.findall(r"\bcd ([\w./+-]+)", check.command):
+            words |= {f"{folder.removeprefix('./').rstrip('/')}/{part.removeprefix('./')}" for part in parts}
+        for module in re.findall(r" -[mp] ?([\w.]+)", check.command):
+            words |= {module.replace(".", "/") + end for end in (".py", "/__main__.py")}
     return frozenset(words)
 
 
