@@ -127,12 +127,8 @@ def _store(repository: HarnessRepository, source: Source, commit: str, branch: s
 
 def _send(repository: HarnessRepository, git: Git, commit: str) -> None:
     """Give the source the commit's objects that it lacks, and check that nothing is missing before any ref moves."""
-    history = repository.git.run("rev-list", commit)
-    found = git.run("cat-file", "--batch-check", stdin=history).decode("ascii").splitlines()
-    has = [line.split()[0] for line in found if line.split()[1] == "commit" and line.split()[0] != commit]
-    wanted = "".join(f"{line}\n" for line in (commit, *(f"^{have}" for have in has[:1000])))
-    pack = ("pack-objects", "--quiet", "--revs", "--thin", "--stdout", "--delta-base-offset")
-    repository.git.pipe(pack, wanted.encode(), git, (*_DURABLE, "unpack-objects", "-q"))
+    has = [one for one in git.commits(repository.git.run("rev-list", commit)) if one != commit]
+    repository.git.send(commit, has[:1000], git, *_DURABLE, "unpack-objects", "-q")
     missing = _incomplete(git, commit)
     if missing.code:
         raise missing.fault()

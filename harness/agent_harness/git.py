@@ -233,6 +233,18 @@ class Git:
             if passed:
                 raise GitFault(f"{_named(args)} was stopped", why=f"it did not end within {timeout_s:.0f} s")
 
+    def send(self, commit: str, known: list[str], into: Git, *then: str) -> None:
+        """Give `then`, run on another repository, a commit with its history as a pack; what that repository has of
+        the `known` commits is left out."""
+        wanted = "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known)))
+        pack = ("pack-objects", "--quiet", "--revs", "--thin", "--stdout", "--delta-base-offset")
+        self.pipe(pack, wanted.encode(), into, then)
+
+    def commits(self, ids: bytes) -> list[str]:
+        """Those of some ids, one a line, that are commits here."""
+        found = self.run("cat-file", "--batch-check", stdin=ids).decode("ascii").splitlines()
+        return [line.split()[0] for line in found if line.split()[1] == "commit"]
+
     def _environment(self) -> dict[str, str]:
         env = {"PATH": os.environ.get("PATH", os.defpath), **_variables(_ALWAYS), **self._places}
         if self._network:

@@ -86,15 +86,14 @@ def _special(top: Path) -> str:
     todo, names = deque([top]), 0
     while todo and names < LOOKED:
         at = todo.popleft()
-        kind = stat.S_IFMT(at.lstat().st_mode)
-        if kind not in {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}:
-            return f"{at} is {KINDS.get(kind, 'no file')}"
-        if kind == stat.S_IFDIR:
-            with suppress(PermissionError), os.scandir(at) as listing:
-                for one in listing:
-                    names += 1
-                    if not one.is_file(follow_symlinks=False) and not one.is_symlink():
-                        todo.append(Path(one.path))
+        with suppress(PermissionError, FileNotFoundError, NotADirectoryError):  # the last two: it went meanwhile
+            kind = stat.S_IFMT(at.lstat().st_mode)
+            if kind not in {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}:
+                return f"{at} is {KINDS.get(kind, 'no file')}"
+            for one in os.scandir(at) if kind == stat.S_IFDIR else ():
+                names += 1
+                if not one.is_file(follow_symlinks=False) and not one.is_symlink():
+                    todo.append(Path(one.path))
     return ""
 
 

@@ -21,7 +21,8 @@ WAIT_S = 30.0
 """How long a writer waits for its turn."""
 
 _WRITERS = 0x6167_6E74  # the advisory lock that PostgreSQL's writers queue at
-_BEGIN, _SYNC = "harness_begin", "harness_sync"
+_BEGIN = "harness_begin"
+"""The option of a connection that names the statements by which SQLite begins a transaction."""
 
 
 class Store:
@@ -72,7 +73,9 @@ class Store:
         self._here.hooks = hooks
         try:
             with self._turn(wait_s), store_faults(self._where), self._engine.connect() as tx:
-                tx.execution_options(**{_BEGIN: "BEGIN IMMEDIATE", _SYNC: "FULL" if synced else "NORMAL"})
+                tx.execution_options(
+                    **{_BEGIN: (f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}", "BEGIN IMMEDIATE")}
+                )
                 with tx.begin():
                     if self._path is None:
                         how = f"lock_timeout = {max(1, int(wait_s * 1000))}; SET LOCAL synchronous_commit = {synced}"
@@ -113,7 +116,7 @@ class Store:
         if self._path is None:
             yield
             return
-        with file_lock(_lock_of(self._path), wait_s):
+        with file_lock(self._path.with_name(self._path.name + ".lock"), wait_s):
             if _identity(self._path) != self._file:  # SQLite would go on writing to a file that nobody finds again
                 raise StoreFault(
                     f"the store {self._where} was removed or replaced while it was in use",
@@ -128,7 +131,7 @@ class Store:
                 return
         if self._path:
             with self._turn(WAIT_S), store_faults(self._where), self._engine.connect() as plain:
-                plain.execution_options(**{_BEGIN: ""}).execute(text("PRAGMA journal_mode = WAL"))
+                plain.execution_options(**{_BEGIN: ()}).execute(text("PRAGMA journal_mode = WAL"))
         with self.write() as tx:
             pending = migrate.pending(tx, history, self._where)
             if pending and migrate.revision(tx) is None:
@@ -145,7 +148,7 @@ class Store:
             if self._path:
                 migrate.back_up(self._engine, self._path)
             with self._engine.connect() as tx:
-                tx.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+                tx.execution_options(**{_BEGIN: ("BEGIN IMMEDIATE",)})
                 if self._path:  # else a rebuilt table would take the rows that point at it along; not settable inside
                     tx.connection.cursor().execute("PRAGMA foreign_keys = OFF")
                 with tx.begin():
@@ -202,10 +205,6 @@ def _identity(path: Path | None) -> tuple[int, int] | None:
     return None
 
 
-def _lock_of(path: Path) -> Path:
-    return path.with_name(path.name + ".lock")
-
-
 def _sqlite(path: Path) -> Engine:
     engine = create_engine(URL.create("sqlite", database=str(path)), hide_parameters=True)
     event.listen(engine, "connect", _set_up_sqlite)
@@ -232,9 +231,5 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 
 
 def _begin_sqlite(tx: Connection) -> None:
-    options = tx.get_execution_options()
-    if _SYNC in options:
-        tx.exec_driver_sql(f"PRAGMA synchronous = {options[_SYNC]}")
-    begin = options.get(_BEGIN, "BEGIN")
-    if begin:
-        tx.exec_driver_sql(begin)
+    for statement in tx.get_execution_options().get(_BEGIN, ("BEGIN",)):
+        tx.exec_driver_sql(statement)

@@ -138,16 +138,14 @@ def packed(git: Git, folder: Path, commit: str) -> Generator[Path]:
 def write_git(place: Place, pack: Path, commit: str, index: bytes, shallow: Iterable[str]) -> None:
     """Make `.git`: one branch at the commit, its history, nothing else."""
     top = place.dest / ".git"
-    top.mkdir()
-    for folder in ("objects", "objects/pack", "objects/info", "info", "refs", "refs/heads", "refs/tags"):
-        (top / folder).mkdir()
-    (top / "HEAD").write_text(f"ref: refs/heads/{_BRANCH}\n")
-    (top / "refs/heads" / _BRANCH).write_text(f"{commit}\n")
-    (top / "config").write_text(_CONFIG)
-    (top / "info/attributes").write_text(ATTRIBUTES)
+    for folder in ("objects/pack", "objects/info", "info", "refs/heads", "refs/tags"):
+        (top / folder).mkdir(parents=True)
+    texts = {"HEAD": f"ref: refs/heads/{_BRANCH}\n", f"refs/heads/{_BRANCH}": f"{commit}\n", "config": _CONFIG}
+    texts |= {"info/attributes": ATTRIBUTES, "shallow": "".join(f"{end}\n" for end in sorted(shallow))}
+    for name, text in texts.items():
+        if text:
+            (top / name).write_text(text)
     (top / "index").write_bytes(index)
-    if ends := "".join(f"{end}\n" for end in sorted(shallow)):
-        (top / "shallow").write_text(ends)
     for part in pack.iterdir():
         target = top / "objects/pack" / part.name
         shutil.copyfile(part, target)

@@ -93,10 +93,8 @@ class HarnessRepository:
         if cut := shallow_ends(git):
             history = git.run("rev-list", commit).decode("ascii").split()
             self._cut_history(cut.intersection(history))
-        wanted = "".join(f"{line}\n" for line in (commit, *(f"^{have}" for have in self._shared(git))))
-        pack = ("pack-objects", "--quiet", "--revs", "--thin", "--stdout", "--delta-base-offset")
         try:
-            git.pipe(pack, wanted.encode(), self.git, ("index-pack", "--stdin", "--fix-thin"))
+            git.send(commit, self._shared(git), self.git, "index-pack", "--stdin", "--fix-thin")
         except GitFault as fault:
             if "promisor" in fault.why or "lazy fetching" in fault.why:
                 how = "run `git fetch --refetch --no-filter` there, or give the URL it was cloned from"
@@ -108,11 +106,7 @@ class HarnessRepository:
         if shallow_ends(self.git) - shallow_ends(git):  # the source may hold what lies below where ours was cut
             return []
         newest = ("--sort=-committerdate", f"--count={_HAVES}", "--format=%(objectname)")
-        ours = self.git.run("for-each-ref", *newest, _BASES)
-        if not ours:
-            return []
-        found = git.run("cat-file", "--batch-check", stdin=ours).decode("ascii").splitlines()
-        return [line.split()[0] for line in found if line.split()[1] == "commit"]
+        return git.commits(self.git.run("for-each-ref", *newest, _BASES))
 
     def _fetch_url(self, source: Source, ref: str) -> str:
         net = Git(self.path, network=True)
@@ -271,11 +265,8 @@ class HarnessRepository:
         return None if done.code else done.out.decode("ascii").strip()
 
     def _committed(self, commit: str) -> int:
-        raw = self.git.run("cat-file", "commit", commit).partition(b"\n\n")[0]
-        line = next(line for line in raw.split(b"\n") if line.startswith(b"committer "))
-        with contextlib.suppress(ValueError):
-            return int(line.rsplit(b" ", 2)[1])
-        return 0
+        told = self.git.run("log", "--no-walk", "--format=%ct", "--end-of-options", commit).strip()
+        return int(told) if told.isdigit() else 0
 
 
 def _locked(lock: Path) -> int:

@@ -46,7 +46,7 @@ class Spares:
     def __init__(self, folder: Path, write: Callable[[str, Place], Checkout]) -> None:
         """`write` lays out a commit with git."""
         self._folder, self._write = folder, write
-        self._stop, self._maker, self._one = threading.Event(), threading.Thread(), threading.Lock()
+        self._stop, self._maker, self._one = threading.Event(), threading.Thread(), threading.RLock()
 
     def take(self, commit: str, place: Place) -> Checkout | None:
         """Fill the new folder `place.dest` with the spare of a commit; None where there is none to be had."""
@@ -73,20 +73,17 @@ class Spares:
         name = self._name(commit, place)
         maker = threading.Thread(target=self._make, args=(commit, place, name), name=name.name, daemon=True)
         with self._one:
-            self._end()
+            self.stop()
             maker.start()
             self._maker = maker  # not before it runs: a work tree laid at the same time may wait for it
 
     def stop(self) -> None:
         """Give up what is being made."""
         with self._one:
-            self._end()
-
-    def _end(self) -> None:
-        self._stop.set()
-        if self._maker.is_alive():
-            self._maker.join()
-        self._stop.clear()
+            self._stop.set()
+            if self._maker.is_alive():
+                self._maker.join()
+            self._stop.clear()
 
     def sweep(self, keep: str = "*-*-*-*") -> None:
         """Remove what killed processes left, and finished spares whose name is another than `keep` (a pattern)."""
