@@ -44,9 +44,9 @@ class Evidence:
         return any(shown.ok for shown in self.commands)
 
     def at(self, number: int) -> Shown | None:
-        """What a role cites as `[event N]`; None where there was no such event in this run."""
+        """What a role cites as `[event N]` (1.0 is a whole number in JSON); None where this run had no such event."""
         seen = (self.opening, *self.commands)
-        return seen[number] if 0 <= number < len(seen) else None
+        return seen[int(number)] if 0 <= number < len(seen) else None
 
     def cited(self, numbers: Sequence[int]) -> tuple[list[Shown], str]:
         """The cited events, or what is wrong with one of the numbers."""

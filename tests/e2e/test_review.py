@@ -103,7 +103,8 @@ def test_a_reproducer_is_run_again_and_proves_what_it_proves(bench):
     assert [one.proof for one in report.findings] == [Proof.PROVEN, Proof.VERIFIED, Proof.VERIFIED], report.reason
     assert "on base, too" in report.findings[1].note and "could not run" in report.findings[2].note
     where = [e.data["purpose"] for e in bench.desk.events if e.kind == "sandbox.ready"]
-    assert where == ["reviewer", *["reproduce-head", "reproduce-base"] * 2, "reproduce-head"]
+    head, base = "reproduce-head", "reproduce-base"
+    assert where == ["reviewer", head, base, "reproduce-again", head, base, head]
     seen = {e.seq: e.kind for e in bench.desk.events}
     assert [seen[number] for number in report.findings[0].evidence] == ["role.started", "command.ended"]
 

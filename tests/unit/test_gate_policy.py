@@ -55,6 +55,8 @@ def test_an_ordinary_change_passes():
     [
         (change("harness.toml"), "protected by `harness.toml`"),
         (change(".github/workflows/ci.yml", old="000000"), "protected"),
+        (change("sub/harness.toml", old="000000"), "protected by `**/harness.toml`"),
+        (change(".agent-harness/waivers.toml", old="000000"), "protected by `.agent-harness/**`"),
         (change("tests/test_a.py"), "kept by `tests/**` was changed"),
         (change("tests/test_a.py", new="000000"), "was deleted"),
         (change("conftest.py", old="000000"), "check configuration"),
@@ -129,6 +131,7 @@ def test_an_item_may_ask():
     [
         ("pyproject.toml", b'[project]\nname="a"\n', b'[project]\nname="b"\n', False),
         ("pyproject.toml", b"", b'[tool.pytest.ini_options]\naddopts="-k nothing"\n', True),
+        ("pyproject.toml", b"", b"[tool.agent-harness.review]\nenabled = false\n", True),
         ("pyproject.toml", None, b"not toml [", True),
         ("setup.cfg", b"[metadata]\nname=a\n", b"[metadata]\nname=b\n", False),
         ("setup.cfg", b"[metadata]\nname=a\n", b"[tool:pytest]\naddopts=-x\n", True),
@@ -155,6 +158,18 @@ def test_a_key_is_not_delivered():
     assert judge(change("a"), change("b"), files=files).reasons == (
         "a: it holds a key of the harness's own configuration",
     )
+
+
+def test_what_shows_other_code_than_runs_is_not_delivered():
+    files = {
+        ("tree", "a"): "if x:\u202e }\u2066".encode(),
+        ("tree", "b"): "\u202b".encode(),
+        ("base", "b"): "\u202b".encode(),
+    }
+    judged = judge(change("a"), change("b"), files=files)
+    assert judged.reasons == ("a: it holds characters that show text in another order (U+202E, U+2066)",)
+    asked = dataclasses.replace(ITEM, allow_paths=("a",))
+    assert judge(change("a"), item=asked, files=files).outcome is GateOutcome.PASS
 
 
 def test_scripts_the_checks_run():

@@ -127,6 +127,11 @@ def test_evidence_that_does_not_hold_goes_back_once_and_then_verifies_nothing(ch
     assert problems == [] and result["findings"][0]["sound"] is False and words in result["findings"][0]["doubt"]
 
 
+def test_a_whole_number_is_one_however_json_writes_it():
+    problems, result = validate(verdict("fail", finding(evidence=[1.0, 2])), facts(), looked())
+    assert problems == [] and result["findings"][0]["seqs"] == [14, 16]
+
+
 def test_a_claim_of_absence_rests_on_a_search_of_this_run():
     search = Shown(20, "rg -n 'stop\\(' src/app.py || true", "src/app.py searched", ok=True)
     missing = finding(kind="missing", searched="stop\\(", evidence=[0, 4])

@@ -38,7 +38,8 @@ MANIFESTS = (
 )
 
 PROTECTED = (
-    *("harness.toml", ".harness/**", ".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".circleci/**"),
+    *("harness.toml", "**/harness.toml", ".harness/**", ".agent-harness/**"),
+    *(".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".circleci/**"),
     *(".ci/**", "azure-pipelines.yml", "bitbucket-pipelines.yml", "Jenkinsfile"),
 )
 

@@ -109,16 +109,11 @@ def need(loaded: Loaded, how: str = "agent-harness trust") -> None:
 
 
 def allow(loaded: Loaded) -> list[str]:
-    """Allow all that a project takes, from now on, in its folder; returns it. Raises ConfigError."""
-    facts = list(taken(loaded))
-    if facts:
+    """Allow all that a project takes, from now on, in its folder; returns it. Raises OSError."""
+    if facts := list(taken(loaded)):
         kept = _kept(loaded, facts)
-        try:
-            kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            kept.touch()
-        except OSError as error:
-            why, how = f"{kept.parent} cannot be written", f"make it writable, or set {VARIABLE}=1"
-            raise ConfigError("what is allowed cannot be kept", why=why, next=how) from error
+        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        kept.touch()
     return facts
 
 

@@ -33,10 +33,7 @@ ALWAYS_CHECK_CONFIG = (
 """Files that change how tests are found, skipped or judged, whatever is written in them."""
 
 
-_TOOL_FILES = (
-    *("{}.toml", ".{}.toml", "{}.ini", ".{}.ini", "{}.cfg", ".{}", ".{}.*", ".{}rc", ".{}rc.*", "{}.config.*"),
-    *("{}file", "{}file.*"),
-)
+_TOOL_FILE = r"\.?(?:{0})\.(?:toml|ini)|(?:{0})\.cfg|\.(?:{0})(?:rc)?(?:\..*)?|(?:{0})(?:\.config\..*|file(?:\..*)?)"
 """Where a program whose name stands in a check looks for its settings."""
 
 _RUNNERS = frozenset({"pytest", "unittest", "jest", "vitest", "mocha"})
@@ -57,6 +54,9 @@ _HOOKS = re.compile(
     rb"\b(?:_pytest|load_tests|pytest_plugins|pytest_(?:runtest|pyfunc|collect|itemcollected|report|sessionfinish|unconfigure)\w*)\b"
 )
 """What nothing but a plugin of the test runner has to name."""
+
+
+_ORDER = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 def matches(path: str, globs: Sequence[str]) -> str | None:
@@ -108,7 +108,7 @@ class PolicyGate:
             old, new = (self._read(tree, path) for tree in (case.base, case.candidate.tree))
             told = [*self._sizes(change), *self._secrets(old or b"", new or b"")]
             if not matches(path, case.item.allow_paths):
-                told = [*self._touches(change, path), *told]
+                told = [*self._touches(change, path), *told, *self._disguised(old or b"", new or b"")]
                 why = _place(change, path, words, fresh=old is None) or _contents(path, old, new, words)
                 if why and Allowance.CHECK_CONFIG not in case.item.allow:
                     told.append(f"{why}, which changes how the work is judged (--allow check-config)")
@@ -134,6 +134,13 @@ class PolicyGate:
         if change.binary and change.new_mode != "000000" and not self._policy.allow_binary:
             reasons.append("a binary file (policy.allow_binary is false)")
         return reasons
+
+    @staticmethod
+    def _disguised(old: bytes, new: bytes) -> list[str]:
+        """A person who reads such a line sees other code than the one that runs."""
+        found = sorted(set(_ORDER.findall(new.decode("utf-8", "replace"))) - set(old.decode("utf-8", "replace")))
+        named = ", ".join(f"U+{ord(one):04X}" for one in found)
+        return [f"it holds characters that show text in another order ({named})"] if found else []
 
     def _secrets(self, old: bytes, new: bytes) -> list[str]:
         """A model's provider knows its own key, and there are more ways to write one down than a redactor knows."""
@@ -161,8 +168,8 @@ def _place(change: Change, path: str, words: frozenset[str], *, fresh: bool) -> 
         return "a script the checks run"
     if (name in {"Makefile", "makefile", "GNUmakefile"} or name.endswith(".mk")) and "make" in words:
         return "a makefile the checks run"
-    tools = [word for word in words if re.fullmatch(r"[a-z][\w-]*", word)]
-    if matches(name, [glob.format(tool) for tool in tools for glob in _TOOL_FILES]):
+    tools = "|".join(word for word in words if re.fullmatch(r"[a-z][\w-]*", word))
+    if re.fullmatch(_TOOL_FILE.format(tools or "(?!)"), name, re.DOTALL | re.IGNORECASE):
         return "settings of a program the checks run"
     shadows = fresh and _shadows(path, link=change.new_mode == LINK)
     return "a module that Python or pytest would import in place of its own" if shadows else ""
@@ -205,7 +212,7 @@ def _words(checks: Sequence[Check]) -> frozenset[str]:
 def _pyproject(text: str, words: frozenset[str]) -> Any:
     data = tomllib.loads(text)
     tool, points = data.get("tool", {}), data.get("project", {}).get("entry-points", {})
-    judged = {"pytest", "coverage", "tox", "nox", "hatch", *words}
+    judged = {"agent-harness", "pytest", "coverage", "tox", "nox", "hatch", *words}
     return {name: tool.get(name) for name in judged}, points.get("pytest11")
 
 

@@ -48,8 +48,11 @@ class Prover:
                 return MENDED
             if self.moved and _LACKS.search(on_head.head + on_head.tail):
                 return f"its reproducer misses on head what a sandbox made from the base lacks ({self.moved} changed)"
-            if (why := _unusable(on_head)) or (on_base := self._run(script, base, "reproduce-base")).ok:
-                return f"its reproducer {why} on head" if why else ""
+            if why := _unusable(on_head):
+                return f"its reproducer {why} on head"
+            if (on_base := self._run(script, base, "reproduce-base")).ok:
+                once = self._run(script, head, "reproduce-again").ok  # what chance, time or load decides proves nothing
+                return "its reproducer fails on head at one time and passes at another" if once else ""
             return f"its reproducer {_unusable(on_base) or f'fails (exit code {on_base.exit_code})'} on base, too"
         except InfrastructureError as fault:
             return f"its reproducer could not be run: {fault.line}"
