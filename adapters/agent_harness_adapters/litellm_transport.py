@@ -12,7 +12,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from types import SimpleNamespace
@@ -180,31 +179,21 @@ def _text(value: str) -> str:
 
 def _message(message: Message) -> dict[str, Any]:
     """The OpenAI shape, with nothing in it but what the wire knows."""
-    out: dict[str, Any] = {"role": message.role, "content": _text(message.content)}
+    out: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
-        out["content"] = out["content"] or None
-        told = [{"name": call.name, "arguments": _arguments_text(call.arguments)} for call in message.tool_calls]
-        ids = (call.id for call in message.tool_calls)
-        out["tool_calls"] = [{"id": id, "type": "function", "function": one} for id, one in zip(ids, told, strict=True)]
+        told = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in message.tool_calls]
+        out["content"] = message.content or None
+        out["tool_calls"] = [{"id": id, "type": "function", "function": one} for id, one in told]
     if message.tool_call_id:
         out["tool_call_id"] = message.tool_call_id
     return out
-
-
-def _arguments_text(arguments: str) -> str:
-    """A call's arguments for the way back. Several servers parse them again and fail on what is no JSON object, for
-    every later call too; the model's own text is kept inside one then."""
-    with suppress(ValueError):
-        if isinstance(json.loads(arguments), dict):
-            return _text(arguments)
-    return json.dumps({"not_json": _text(arguments)})
 
 
 def _reply(answer: Any, heard: Sequence[Any], request: ModelRequest, model: str, seen: Exchange) -> Reply:
     """Our Reply from the messages in litellm's answer. Some providers' text and calls come as a choice each."""
     if not heard:
         raise ValueError("the provider answered without any choice")
-    calls = _calls([call for said in heard for call in getattr(said, "tool_calls", None) or ()])
+    calls = tuple(_call(call) for said in heard for call in getattr(said, "tool_calls", None) or ())
     texts = [said.content for said in heard if isinstance(said.content, str) and said.content]
     refusal = next(filter(None, map(_refusal, heard)), "") or _refused_item(seen)
     finish = next(filter(None, map(_finish, answer.choices)), None)
@@ -236,17 +225,10 @@ def _refused_item(seen: Exchange) -> str:
     return next((str(part["refusal"]) for part in parts if part.get("type") == "refusal" and part.get("refusal")), "")
 
 
-def _calls(given: Sequence[Any]) -> tuple[ToolCall, ...]:
-    """The tool calls, each with an id of its own: some servers send none, or one twice."""
-    out: dict[str, ToolCall] = {}
-    for index, call in enumerate(given):
-        arguments = call.function.arguments
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-        name = str(call.id or "").partition(_SIGNATURE)[0] or f"call_{index}"
-        while name in out:
-            name = f"{name}_{index}"
-        out[name] = ToolCall(name, str(call.function.name or ""), _text(text))
-    return tuple(out.values())
+def _call(call: Any) -> ToolCall:
+    said, arguments = call.function, call.function.arguments
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    return ToolCall(str(call.id or "").partition(_SIGNATURE)[0], str(said.name or ""), _text(text))
 
 
 def _usage(answer: Any, heard: Sequence[Any], request: ModelRequest) -> Usage:

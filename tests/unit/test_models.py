@@ -253,6 +253,19 @@ def test_the_input_bound_is_by_bytes_first_and_then_by_the_providers_count():
     assert bounds.of(route, ModelRequest("implementer", (Message("system", "ö" * 1000), USER), (tool,), 100)) > 2000
 
 
+def test_thoughts_that_go_back_count_where_the_history_was_shortened_or_cleaned():
+    """They stand in no message, so its bytes are no bound of them: a ceiling could be passed at a step of elision."""
+    bounds, route = InputBounds(), Route("main", "p/m")
+    said = reply("look", usage=Usage(300, 5000, reasoning=4900))
+    request = ModelRequest("implementer", (USER,), (), 100)
+    bounds.learn(route, request, said)
+    cleaned = Message("assistant", "loo")
+    assert bounds.of(route, ModelRequest("implementer", (USER, cleaned), (), 100)) >= 5300
+    bounds.learn(route, ModelRequest("implementer", (USER, said.message, USER), (), 100), said)
+    elided = (Message("user", "short"), said.message, USER, said.message)
+    assert bounds.of(route, ModelRequest("implementer", elided, (), 100)) >= 10_000
+
+
 def test_a_failed_call_that_was_billed_is_charged():
     desk = Desk(main=[fault("malformed", usage=Usage(100, 10)), reply(usage=Usage(1, 1))])
     desk.ask()

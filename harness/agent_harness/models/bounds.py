@@ -18,24 +18,23 @@ class InputBounds:
     """The bound for each role's next call on each route."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[tuple[Message, ...], Reply]] = {}
+        self._known: dict[tuple[str, str], tuple[tuple[Message, ...], Reply, int]] = {}
 
     def of(self, route: Route, request: ModelRequest) -> int:
-        """Tokens that the request's input can have at most on this route."""
-        known = self._known.get((route.name, request.role))
-        if known is None or request.messages[: len(known[0])] != known[0]:
-            tools = [(tool.name, tool.description, tool.parameters) for tool in request.tools]
-            return _HIDDEN + len(canonical(tools).encode()) + sum(map(_bytes, request.messages))
-        before, reply = known
+        """Tokens that the request's input can have at most on this route. Where the history does not go on from the
+        last one's, all that was ever answered counts: thoughts among it go back with it, and stand in no message."""
+        before, reply, written = self._known.get((route.name, request.role), ((), None, 0))
         new = request.messages[len(before) :]
-        if new[:1] == (reply.message,):
-            marks = _MESSAGE * (1 + len(reply.message.tool_calls))
-            return reply.usage.total + marks + sum(map(_bytes, new[1:]))
-        return reply.usage.input + sum(map(_bytes, new))
+        if reply is None or request.messages[: len(before)] != before:
+            tools = [(tool.name, tool.description, tool.parameters) for tool in request.tools]
+            return _HIDDEN + len(canonical(tools).encode()) + sum(map(_bytes, request.messages)) + written
+        marks = _MESSAGE * (1 + len(reply.message.tool_calls))
+        return reply.usage.total + marks + sum(map(_bytes, new[new[:1] == (reply.message,) :]))
 
     def learn(self, route: Route, request: ModelRequest, reply: Reply) -> None:
         """Keep what the provider counted for this history and its answer."""
-        self._known[route.name, request.role] = (request.messages, reply)
+        _, _, written = self._known.get((route.name, request.role), ((), None, 0))
+        self._known[route.name, request.role] = (request.messages, reply, written + reply.usage.output)
 
 
 def _bytes(message: Message) -> int:
