@@ -83,7 +83,7 @@ def fails(capfd, *words):
         (CHECKS, ["audit", "show", "nope"], 2, "there is no item or run nope"),
         (CHECKS, ["run"], 2, "no model route for the role implementer: none is configured. Next: take the marks away before [routes.main]"),
         (CHECKS + ROUTE, ["run"], 4, "the environment variable OPENAI_API_KEY is not set"),
-        (CHECKS, ["run", "--replay", "no such file"], 2, "--replay no such file is not a file"),
+        (CHECKS, ["run", "--replay", "no such file"], 2, "file 'no such file' does not exist"),
         (CHECKS, ["run", "--until-empty", "--item", "a"], 2, "--until-empty excludes"),
         (CHECKS, ["review", "--base", "no/such"], 2, "--base no/such is not a commit here"),
         (CHECKS, ["review", "--fail-on", "P9"], 2, "--fail-on"),

@@ -37,16 +37,12 @@ def ls(*, sets: Sets = None, db: Db = None, as_json: Json = False) -> None:
 
     sums = tally(events, of_run)
     ends = {event.run: event.data["outcome"] for event in events if event.kind == Kind.RUN_ENDED}
-    starts = [event for event in events if event.kind == Kind.RUN_STARTED]
-    names = ("run", "item", "started_ms", "mode", "outcome", "cost")
-    values = [
-        (one.run, one.item, one.at_ms, one.data["mode"], ends.get(one.run, "not ended"), sums.get(one.run, Cost()))
-        for one in starts
-    ]
-    rows = [(run, item, when(ms), mode, cost.steps, money(cost), end) for run, item, ms, mode, end, cost in values]
-    head = ("RUN", "ITEM", "STARTED", "MODE", "ANSWERS", "COST", "OUTCOME")
-    data = [dict(zip(names, one, strict=True)) for one in values]
-    emit(data, as_json, table(head, rows) if rows else "")
+    rows, data = [], []
+    for run, item, ms, mode in ((e.run, e.item, e.at_ms, e.data["mode"]) for e in events if e.kind == Kind.RUN_STARTED):
+        cost, end = sums.get(run, Cost()), ends.get(run, "not ended")
+        rows.append((run, item, when(ms), mode, cost.steps, money(cost), end))
+        data.append({"run": run, "item": item, "started_ms": ms, "mode": mode, "outcome": end, "cost": cost})
+    emit(data, as_json, table(("RUN", "ITEM", "STARTED", "MODE", "ANSWERS", "COST", "OUTCOME"), rows))
     if not rows:
         say("no runs")
 
@@ -60,6 +56,8 @@ def show(target: Target = None, *, body: Body = False, sets: Sets = None, db: Db
         bodies = {one.seq: {name: app_.audit.body(one.data[name]) for name in named[one.seq]} for one in events}
     data = [asdict(event) | ({"bodies": bodies[event.seq]} if body else {}) for event in events]
     emit(data, as_json, "\n".join(text for event in events for text in told(event, bodies[event.seq])))
+    if not events:
+        say("no events")
 
 
 def told(event: Event, bodies: dict[str, bytes]) -> Iterator[str]:

@@ -69,10 +69,6 @@ def row(one: Review) -> dict[str, Any]:
 
 def shown(found: Score) -> str:
     """A score for people."""
-
-    def share(value: float | None) -> str:
-        return "-" if value is None else f"{value:.0%}"
-
     each = found.nanousd // found.reviews if found.reviews else 0
     rows = [
         ("points", f"{found.points:.2f}", "1 is best, below 0 worse than none"),
@@ -87,3 +83,8 @@ def shown(found: Score) -> str:
         ("cost", dollars(each), f"per review; {found.reviews} reviews in {found.seconds:.0f} s"),
     ]
     return table(("", "", ""), rows)
+
+
+def share(value: float | None) -> str:
+    """A share of all, where there are any."""
+    return "-" if value is None else f"{value:.0%}"

@@ -20,7 +20,7 @@ def guard(command: Line, *, sets: Sets = None, as_json: Json = False) -> int:
     refused = {refusal.program: refusal for refusal in found.refused}
     rules = [refused[one].rule if one in refused else "-" for one in found.programs]
     rows = [(rule, "{}-{}".format(*one.at), one.shown) for rule, one in zip(rules, found.programs, strict=True)]
-    parts = [table(("RULE", "AT", "PROGRAM"), rows) if rows else "no program was found"]
+    parts = [table(("RULE", "AT", "PROGRAM"), rows) or "no program was found"]
     parts += [f"note: {note}" for note in found.notes]
     parts += [found.text or ("allowed" if settings.enabled else "allowed: the guard is off (guard.enabled)")]
     data = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from agent_harness.cli.opening import Json, Texts, here, need_repository, opt, readable
-from agent_harness.cli.output import emit, say
+from agent_harness.cli.output import emit, say, write_whole
 from agent_harness.errors import HarnessError, UsageError
 
 TEMPLATE = Path(__file__).with_name("template.toml")
@@ -30,11 +30,12 @@ def init(
     checks = [readable(one, "--check") for one in check or []] or detected(found.root)
     path = found.root / "harness.toml"
     try:
-        with path.open("x", encoding="utf-8") as file:
-            written = TEMPLATE.read_text(encoding="utf-8")
-            file.write(written.replace("checks = []", f"checks = {json.dumps(checks, ensure_ascii=False)}", 1))
+        text = TEMPLATE.read_text(encoding="utf-8")
+        write_whole(
+            path, text.replace("checks = []", f"checks = {json.dumps(checks, ensure_ascii=False)}", 1), over=False
+        )
     except OSError as error:
-        raise HarnessError(f"cannot write {error.filename or path}", why=error.strerror or "") from error
+        raise HarnessError(f"cannot write {path}", why=error.strerror or "") from error
     emit({"file": path, "checks": checks}, as_json, str(path))
     if not checks:
         say("no tests were recognised: put a command that runs them under checks")

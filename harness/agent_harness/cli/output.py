@@ -96,13 +96,11 @@ def plain(value: object) -> Any:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns, the head first; the last column is as long as it is."""
-    lines = [list(head), *([line(str(cell)) for cell in row] for row in rows)]
-    widths = [max(len(row[n]) for row in lines) for n in range(len(head) - 1)]
-    return "\n".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
-        for row in lines
-    )
+    """Columns, the head first; the last column is as long as it is. Nothing where there are no rows."""
+    found = [[line(str(cell)) for cell in row] for row in rows]
+    lines = [list(head), *found] if found else []
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in lines)
 
 
 def when(ms: int) -> str:

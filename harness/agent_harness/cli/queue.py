@@ -127,7 +127,7 @@ def list_items(*, state: States = None, sets: Sets = None, db: Db = None, as_jso
         money = of_ceiling(spent[i.id], i.limits or usual)
         rows.append((i.id, stands, i.priority, f"{i.failures}/{i.losses}", money, told))
         data.append(plain(i) | {"spent": plain(spent[i.id])})
-    emit(data, as_json, table(("ID", "STATE", "PRIO", "FAILED/LOST", "SPENT", "TITLE"), rows) if rows else "")
+    emit(data, as_json, table(("ID", "STATE", "PRIO", "FAILED/LOST", "SPENT", "TITLE"), rows))
     if not rows:
         say("no items")
 

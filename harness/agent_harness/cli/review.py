@@ -18,7 +18,7 @@ from agent_harness.cli import signals
 from agent_harness.cli.events import Progress
 from agent_harness.cli.opening import Db, Json, Sets, Text, Texts, here, need_repository, opt, text_from
 from agent_harness.cli.output import bounds, emit, put, say, write_whole
-from agent_harness.cli.run import Record, Replay, code, need_recording, uncommitted
+from agent_harness.cli.run import Record, Replay, code, uncommitted
 from agent_harness.errors import Exit, HarnessError, UsageError
 from agent_harness.types import ReviewReport, dollars
 
@@ -56,7 +56,6 @@ def review(  # noqa: PLR0913 - one parameter per option
     as_json: Json = False,
 ) -> int:
     """Judge a diff without a queue. Exit 0 pass, 1 fail, 3 inconclusive; the base configures it, not the head."""
-    need_recording(record, replay)
     outs = destinations([*(format or ()), *(["json"] if as_json else [])])
     with accounted(outs):
         from agent_harness.app import App

@@ -22,8 +22,9 @@ GRAVITY = tuple(map(Exit, (7, 4, 130, 3, 8, 6, 2, 1, 0)))
 """Of several items the gravest end is the command's: the audit log, credentials, an interruption, inconclusive, held,
 a limit, usage, failed."""
 
+REPLAY = "Take the answers from a file that --record wrote; no model is asked."
 Record = Annotated[Path | None, opt(metavar="FILE", help="Write the model's answers to a file, to be replayed.")]
-Replay = Annotated[Path | None, opt(metavar="FILE", help="Take the answers from a file; no model is asked.")]
+Replay = Annotated[Path | None, opt(metavar="FILE", exists=True, dir_okay=False, help=REPLAY)]
 
 
 def run(  # noqa: PLR0913 - one parameter per option
@@ -41,7 +42,6 @@ def run(  # noqa: PLR0913 - one parameter per option
     """Work on the queue. Progress goes to stderr, the receipt to stdout."""
     if until_empty and (once or item or dry_run):
         raise UsageError("--until-empty excludes --once, --item and --dry-run", next="leave one of them out")
-    need_recording(record, replay)
     with opened(sets, db, record=record, replay=replay) as app:
         uncommitted(app.source)
         if dry_run:
@@ -51,14 +51,6 @@ def run(  # noqa: PLR0913 - one parameter per option
         say(next_step(report))
     emit({"runs": reports}, as_json, "\n\n".join(map(shown, reports)))
     return code([report.exit for report in reports])
-
-
-def need_recording(record: Path | None, replay: Path | None) -> None:
-    """Raises UsageError for two recordings, or one that is not there."""
-    if record and replay:
-        raise UsageError("--record and --replay exclude each other", next="leave one of them out")
-    if replay and not replay.is_file():
-        raise UsageError(f"--replay {replay} is not a file", next="give a file that --record wrote")
 
 
 def uncommitted(source: str) -> None:

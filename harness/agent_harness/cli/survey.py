@@ -14,7 +14,7 @@ from agent_harness.cli.events import Progress
 from agent_harness.cli.opening import Db, Json, Sets, opened, opt, readable, text_from
 from agent_harness.cli.output import emit, line, say, write_whole
 from agent_harness.cli.queue import cited, named
-from agent_harness.cli.run import Record, Replay, code, need_recording
+from agent_harness.cli.run import Record, Replay, code
 from agent_harness.errors import UsageError
 from agent_harness.types import Item, ItemState
 
@@ -41,7 +41,6 @@ def survey(  # noqa: PLR0913 - one parameter per option
     """Have the repository read and a plan made of it. What the plan says of it is cited, and followed by code."""
     from agent_harness import asking, plans
 
-    need_recording(record, replay)
     told = readable(objective, "the objective", lines=True)
     if into is not None:
         need_place(into, force)
@@ -76,7 +75,6 @@ def assess(
     """Find what of a plan is done, with evidence that code followed. It proposes, and changes nothing."""
     from agent_harness import asking, importing
 
-    need_recording(record, replay)
     source = importing.parse(text_from(file, "the plan", importing.LIMIT))
     with opened(sets, db, record=record, replay=replay) as app, signals.cancelling() as cancelled:
         name = named(file, app.root)
