@@ -144,9 +144,9 @@ class DockerSandbox:
         self._channel = Channel(sock, self._look)
         account = api.account if isinstance(api, Podman) else api.inspect_container
         if found := policy.differences(self._spec, account(container)):
-            raise SandboxUnavailable(
-                "the engine made a container without the asked profile", why="; ".join(found[:6]), next=DOCTOR
-            )
+            self._why = "; ".join(found[:6])
+            what = "the engine made a container without the asked profile"
+            raise SandboxUnavailable(what, why=self._why, next=DOCTOR)
         api.start(container)
         self._channel.send(policy.execd())
         self.prove()
@@ -263,7 +263,9 @@ class DockerEngine:
     def start(self, spec: SandboxSpec) -> DockerSandbox:
         """A probed sandbox. Raises SandboxUnavailable, or UsageError for a spec no profile holds for; nothing is
         left behind then, nor on an interrupt."""
-        found = self._pool.take(spec) if self._pool else None
+        policy.create_body(spec, "")
+        with _unavailable("starting a sandbox failed"):
+            found = self._pool.take(spec) if self._pool else None
         return found if isinstance(found, DockerSandbox) else self._begin(spec)
 
     def warm(self, size: int, folder: Path) -> None:
@@ -281,7 +283,6 @@ class DockerEngine:
         from docker.errors import APIError
 
         spec = replace(spec, labels={**spec.labels, LABEL: str(self._owner)})
-        policy.create_body(spec, "")
         with _STARTS, _unavailable("starting a sandbox failed"):
             if spec.image not in self._bare:
                 try:
@@ -330,9 +331,10 @@ class DockerEngine:
         """Remove what dead owners left: same machine, and an earlier boot or a process that is gone."""
         removed = []
         with _unavailable("looking for left containers failed"), contextlib.closing(connect(API_S)) as client:
-            for row in client.api.containers(all=True, filters={"label": LABEL}):
-                owner = Owner.parse(row["Labels"].get(LABEL, ""))
-                name = row["Names"][0].lstrip("/") if row.get("Names") else row["Id"]
+            rows = client.api.containers(all=True, filters={"label": LABEL})
+            named = {row["Names"][0].lstrip("/") if row.get("Names") else row["Id"]: row["Labels"] for row in rows}
+            for name in sorted(named, reverse=True):  # a service before the sandbox whose network it is in
+                owner = Owner.parse(named[name].get(LABEL, ""))
                 if owner is not None and name.startswith(NAME) and owner.dead(self._owner):
                     _remove(client, name)
                     removed.append(name)

@@ -44,15 +44,8 @@ class Podman:
         return getattr(self._api, name)
 
     def _ask(self, method: str, path: str, data: Any = None) -> Any:
-        from docker.errors import create_api_error_from_http_exception
-        from requests import HTTPError
-
-        answer = self._api.request(method, self._own + path, json=data, timeout=self._api.timeout)
-        try:
-            answer.raise_for_status()
-        except HTTPError as fault:
-            create_api_error_from_http_exception(fault)
-        return answer.json() if answer.content else None
+        answer = self._api.request(method, self._own + path, json=data, timeout=60)
+        return self._api._result(answer, json=True)  # noqa: SLF001 - docker-py's own reading of an error
 
     def create_container_from_config(self, body: Mapping[str, Any], name: str) -> Any:
         """Made by podman's own API. Its tmpfs takes no limit of inodes and no owner; a volume of that type does."""
@@ -69,7 +62,7 @@ class Podman:
             self._api.remove_container(name, **how)
         finally:
             for target in policy.TMPFS:
-                self._api.delete(f"{self._own}/volumes/{_volume(name, target)}", timeout=self._api.timeout)
+                self._api.delete(f"{self._own}/volumes/{_volume(name, target)}", timeout=60)
 
     def account(self, name: str) -> dict[str, Any]:
         """What the runtime was told to make of a container, as Docker would say it. It is written at the attach."""
@@ -105,6 +98,7 @@ def asked(body: Mapping[str, Any]) -> dict[str, Any]:
         "env": dict(line.split("=", 1) for line in body["Env"]),
         "httpproxy": False,  # the service's own variables would go inside
         "systemd": "false",
+        "manage_password": False,  # a table of users that podman would show for one that the image does not know
         "image_volume_mode": "ignore",
         "restart_policy": "no",
         "cap_drop": host["CapDrop"],

@@ -54,8 +54,11 @@ def judge(components: Iterable[Mapping[str, Any]], changelog: Path = CHANGELOG) 
     """By what the engine says it is made of. Holds in any case: it is for a person to weigh."""
     for one in components:
         if "runc" in str(one.get("Name")):
-            version = str(one.get("Version"))
-            package = str((one.get("Details") or {}).get("GitCommit", ""))
+            version = str(one.get("Version")).partition("\n")[0].removeprefix("runc version ")
+            details = one.get("Details") or {}  # Docker's, or podman's
+            package = str(
+                details.get("GitCommit") or details.get("Package", "").removeprefix("runc_").rpartition("_")[0]
+            )
             told = mended(package, changelog)
             left = [cve for cve in open_escapes(version) if cve not in told]
             if not left:

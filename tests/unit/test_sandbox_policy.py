@@ -144,8 +144,7 @@ def test_the_environment_is_ours_and_the_specs_only(monkeypatch):
 def test_facts_from_inside_are_judged_in_both_directions():
     facts = {
         "ids": [1000, 1000],
-        "status": {"CapEff": "0", "CapPrm": "0", "CapBnd": "0", "Seccomp": "2"},
-        "no_new_privileges": 1,
+        "status": {"CapEff": "0", "CapPrm": "0", "CapBnd": "0", "NoNewPrivs": "1", "Seccomp": "2"},
         "interfaces": ["lo"],
         "usable": True,
         "tools": {"bash": "/bin/bash", "git": "/bin/git", "python3": "/bin/python3"},
@@ -156,7 +155,7 @@ def test_facts_from_inside_are_judged_in_both_directions():
     status = facts["status"]
     wrong = [
         {"ids": [0, 0]}, {"ids": [1000, 1000, 999]}, {"status": {**status, "CapBnd": "a80425fb"}}, {"status": {**status, "Seccomp": "0"}},
-        {"no_new_privileges": 0}, {"interfaces": ["lo", "eth0"]}, {"usable": False}, {"tools": {"git": ""}},
+        {"status": {**status, "NoNewPrivs": "0"}}, {"interfaces": ["lo", "eth0"]}, {"usable": False}, {"tools": {"git": ""}},
         *({"places": {**facts["places"], place: answer}} for place, answer in (("/workspace", "yes"), ("/", "yes"), ("/tmp", "ENOSPC"))),
     ]  # fmt: skip
     for change in wrong:

@@ -57,3 +57,12 @@ def test_an_upstream_build_is_told_plainly_and_another_runtime_not_at_all(tmp_pa
     assert "may have" not in found.seen and "CVE-2025-52881" in found.seen
     assert judge([{"Name": "runsc", "Version": "release-1"}], none).fix == ""
     assert judge(component("1.3.4", "v1.3.4-0-gabc"), none).fix == ""
+
+
+def test_podman_says_it_in_its_own_way(tmp_path):
+    log = tmp_path / "changelog.gz"
+    log.write_bytes(gzip.compress(f"runc (1.1.5+ds1-1+deb12u1) x\n {' '.join(FIXES)}\n".encode()))
+    version = "runc version 1.1.5+ds1\ncommit: 1.1.5+ds1-1+deb12u1\nspec: 1.0.2-dev"
+    about = {"Name": "OCI Runtime (runc)", "Version": version, "Details": {"Package": "runc_1.1.5+ds1-1+deb12u1_amd64"}}
+    assert judge([about], log).seen == "runc 1.1.5+ds1"
+    assert "CVE-2024-21626" in judge([about | {"Details": {}}], log).seen
