@@ -1,20 +1,24 @@
 # The front door. `make demo` and `make test` set up everything they need first; `make help` lists the rest.
 PYTHON ?= python3
 BIN := .venv/bin
+SETUP := $(PYTHON) scripts/setup.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench setup setup-check lock clean
+.PHONY: help demo test check checks bench setup setup-check lock clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):[^#]*##  *\(.*\)/make \1@\2/p' Makefile | awk -F@ '{printf "%-12s %s\n", $$1, $$2}'
 
-demo: setup  ## run one queued item the whole way, on a small repository with a real bug
-	@$(BIN)/agent-harness demo
+demo:  ## run one queued item the whole way, on a small repository with a real bug
+	@$(SETUP) $(BIN)/agent-harness demo
 
-test: setup  ## all tests
-	@scripts/test.sh
+test:  ## all tests
+	@$(SETUP) scripts/test.sh
 
-check: setup-check  ## format, lint, types, import contracts, house numbers, then all tests
+check:  ## format, lint, types, import contracts, house numbers, then all tests
+	@$(SETUP) --check $(MAKE) --no-print-directory checks
+
+checks:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -25,15 +29,15 @@ check: setup-check  ## format, lint, types, import contracts, house numbers, the
 	$(BIN)/pytest tests/integration/test_house.py
 	UNIT_LIMIT=10 scripts/test.sh
 
-bench: setup  ## per-command and per-step overhead, beside mini-swe-agent's own Docker environment
-	@missed=0; for bench in tests/bench/bench_*.py; do \
-		echo "--- $$bench"; PYTHONPATH=tests $(BIN)/python $$bench || missed=1; done; exit $$missed
+bench:  ## per-command and per-step overhead, beside mini-swe-agent's own Docker environment
+	@$(SETUP) sh -c 'missed=0; for bench in tests/bench/bench_*.py; do \
+		echo "--- $$bench"; PYTHONPATH=tests $(BIN)/python $$bench || missed=1; done; exit $$missed'
 
 setup:  ## virtual environment, Docker engine, sandbox image; does only what is missing
-	@$(PYTHON) scripts/setup.py
+	@$(SETUP)
 
 setup-check:  ## set-up, and the tools of `make check`
-	@$(PYTHON) scripts/setup.py --check
+	@$(SETUP) --check
 
 lock:  ## write the two requirements files anew from pyproject.toml
 	$(PYTHON) scripts/lock.py

@@ -3,6 +3,7 @@
 
     python3 scripts/setup.py            what `make demo` and `make test` need
     python3 scripts/setup.py --check    and what `make check` needs on top
+    python3 scripts/setup.py COMMAND    and then run this, as somebody who may use the engine
 
 Says each step on stderr with the seconds since its start. Does only what is missing: a second run takes a second.
 Exit codes: 0 ready, 2 something that only the user can do (said in one line), 3 a download or a start failed.
@@ -22,9 +23,9 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,9 +39,10 @@ START = "the Docker engine is installed and does not run: it has to be started"
 WITHOUT_NETWORK = ["--iptables=false", "--ip6tables=false", "--bridge=none"]
 OLDEST = (3, 11)
 ENGINE_WAIT_S = 60
+APT_WAIT_S = 300
+APT_PAUSE_S = 5
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 STARTED = time.monotonic()
-_say_one = threading.Lock()
 
 
 class Refused(Exception):
@@ -53,8 +55,7 @@ class Refused(Exception):
 
 def say(text: str) -> None:
     """One line of progress."""
-    with _say_one:
-        print(f"setup [{time.monotonic() - STARTED:5.1f} s] {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"setup [{time.monotonic() - STARTED:5.1f} s] {text}\n")
 
 
 def run(words: list[str], log: str) -> None:
@@ -69,10 +70,7 @@ def run(words: list[str], log: str) -> None:
 
 def tail(path: Path) -> str:
     """The last lines of a log that say something, in one line."""
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError as fault:
-        return str(fault)
+    lines = path.read_text(errors="replace").splitlines()
     return " | ".join([line.strip() for line in lines if line.strip() and "WARNING: Location" not in line][-4:])
 
 
@@ -84,9 +82,8 @@ def as_root(why: str) -> list[str]:
     if os.geteuid() == 0:
         return []
     if shutil.which("sudo"):
-        if subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0:
-            return ["sudo", "-n"]
-        if sys.stdin.isatty():
+        given = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
+        if given or sys.stdin.isatty():
             return ["sudo"]
     raise Refused(f"{why}; that needs root, and sudo does not give it without a question: run make as root", 2)
 
@@ -98,14 +95,25 @@ def apt_install(packages: list[str], why: str) -> None:
         raise Refused(f"{why}, and this machine has no apt-get: install {names} yourself, then run make again", 2)
     root = as_root(f"{why}: `apt-get install {names}` is needed")
     say(f"{why}: installing {names} with apt-get{' (by sudo)' if root else ''}")
-    apt = [*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"]
-    install = [*apt, "install", "-y", "--no-install-recommends", *packages]
+
+    def apt(*words: str) -> None:
+        """`apt-get update` has no option for waiting, and a machine's first minutes are full of other runs of apt."""
+        end = time.monotonic() + APT_WAIT_S
+        while True:
+            try:
+                return run([*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *words], f"apt-{words[0]}")
+            except Refused as fault:
+                if "/lock" not in str(fault) or time.monotonic() > end:
+                    raise
+            say("another program is at the packages; waiting for it")
+            time.sleep(APT_PAUSE_S)
+
     try:
-        run(install, "apt-install")
+        apt("install", "-y", "--no-install-recommends", *packages)
     except Refused:
         say("that failed; fetching fresh package lists (apt-get update) and trying again")
-        run([*apt, "update"], "apt-update")
-        run(install, "apt-install")
+        apt("update")
+        apt("install", "-y", "--no-install-recommends", *packages)
     say(f"installed {names}")
 
 
@@ -152,9 +160,7 @@ def start_engine() -> None:
             wait_for_engine()
         else:
             start_dockerd()
-    if engine_state() == "denied":
-        refuse_denied()
-    if engine_state() != "yes":
+    if engine_state() == "no":
         raise Refused(f"the Docker engine does not answer at {SOCKET}: look at `journalctl -u docker`", 3)
     say("the Docker engine answers")
 
@@ -192,14 +198,22 @@ def wait_for_engine(ended: Callable[[], bool] = lambda: False, path: str = SOCKE
     return False
 
 
-def refuse_denied() -> None:
-    """The engine runs and this user may not talk to it. Joining its group is root's right to give: only say it."""
-    user = pwd.getpwuid(os.geteuid()).pw_name
-    raise Refused(
-        f"the Docker engine denies {user} its socket {SOCKET}: "
-        f"`sudo usermod -aG docker {user}`, log in again and run make again, or run make by sudo",
-        2,
-    )
+def join_engine_group() -> None:
+    """The engine runs and denies this user its socket: begin again in its group, for this process alone.
+
+    Joining for good is the user's to decide; who has sudo has the right to this. Raises Refused."""
+    user = pwd.getpwuid(os.geteuid())
+    why = f"the Docker engine denies {user.pw_name} its socket {SOCKET}"
+    for_good = f"`sudo usermod -aG docker {user.pw_name}` and a new login"
+    group = Path(SOCKET).stat().st_gid
+    if group in {0, *os.getgroups()}:  # its own would let nobody in but root, or was of no use
+        raise Refused(f"{why}: {for_good}, or make by sudo", 2)
+    sudo = as_root(f"{why}: {for_good} would do")
+    say(f"{why}; going on in the socket's group, this once (by sudo). For good: {for_good}")
+    groups = ",".join(map(str, [*os.getgroups(), group]))
+    who = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={os.getegid()}", f"--groups={groups}"]
+    same = [f"{name}={os.environ[name]}" for name in ("HOME", "PATH")]  # sudo has its own ideas of these two
+    os.execvp("sudo", [*sudo, "-E", *who, "env", *same, sys.executable, *sys.argv])  # noqa: S606
 
 
 # --- the virtual environment --------------------------------------------------------------------------------
@@ -294,51 +308,35 @@ def set_up(check: bool) -> None:
     theirs = chosen_engine()
     state = "yes" if theirs else engine_state()
     if state == "denied":
-        refuse_denied()
-    before: list[str] = []
-    if importlib.util.find_spec("ensurepip") is None and not stamped():
-        before.append("python3-venv")
+        join_engine_group()
     engine = ["docker.io", "iptables"] if state == "no" and dockerd_path() is None else []
     node = ["nodejs"] if check and shutil.which("node") is None else []
-    if state == "no" and not engine:
-        as_root(START)  # these two refuse now rather than after minutes
-    elif engine or node:
-        as_root(f"`apt-get install {' '.join([*engine, *node])}` is needed")
-    if before:
-        why = "this Python cannot make virtual environments" + (", and no Docker engine is installed" if engine else "")
-        apt_install([*before, *engine, *node], why)
-        engine, node = [], []
+    venv = ["python3-venv"] if importlib.util.find_spec("ensurepip") is None and not stamped() else []
+    missing = {"no Docker engine": engine, "no node, which pyright needs": node, "no python3-venv": venv}
+    packages = [name for names in missing.values() for name in names]
+    why = f"this machine has {' and '.join(what for what, names in missing.items() if names)}"
+    if packages:  # these two refuse now rather than after minutes
+        as_root(f"{why}: `apt-get install {' '.join(packages)}` is needed")
+    elif state == "no":
+        as_root(START)
 
     def system() -> None:
-        if engine:
-            apt_install([*engine, *node], "no Docker engine is installed")
-        elif node:
-            apt_install(node, "pyright needs node, which is missing")
+        if packages:
+            apt_install(packages, why)
         if state == "no":
             start_engine()
 
-    side_by_side([lambda: make_environment(check), system])
+    if venv:
+        system()
+        make_environment(check)
+    else:
+        with ThreadPoolExecutor() as pool:
+            both = [pool.submit(make_environment, check), pool.submit(system)]
+        for one in both:
+            one.result()  # the first refusal, once both have ended
+    if not theirs and engine_state() == "denied":
+        join_engine_group()
     build_image()
-
-
-def side_by_side(stages: list[Callable[[], None]]) -> None:
-    """Run the stages in threads; the first refusal in their order is raised when all ended."""
-    faults: list[BaseException | None] = [None] * len(stages)
-
-    def guard(place: int) -> None:
-        try:
-            stages[place]()
-        except (Refused, OSError, subprocess.SubprocessError) as fault:
-            faults[place] = fault
-
-    threads = [threading.Thread(target=guard, args=(place,)) for place in range(len(stages))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for fault in faults:
-        if fault is not None:
-            raise fault
 
 
 @contextlib.contextmanager
@@ -358,14 +356,17 @@ def main() -> int:
     """Exit code of the whole set-up."""
     words = argparse.ArgumentParser(description="Set this checkout up.")
     words.add_argument("--check", action="store_true", help="with the developers' tools of `make check`")
-    check = words.parse_args().check
+    words.add_argument("command", nargs=argparse.REMAINDER, help="what to run afterwards")
+    asked = words.parse_args()
     if sys.version_info < OLDEST:
         say(f"Python {sys.version.split()[0]} is too old, 3.11 is the oldest: try `make PYTHON=python3.12 demo`")
         return 2
     try:
         prepare_process()
         with alone():
-            set_up(check)
+            set_up(asked.check)
+        if asked.command:
+            os.execvp(asked.command[0], asked.command)  # noqa: S606
     except Refused as fault:
         say(str(fault))
         return fault.code

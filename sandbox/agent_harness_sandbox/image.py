@@ -28,6 +28,7 @@ Say = Callable[[str], None]
 
 BASE = "debian:stable-slim"
 BASE_WAIT_S = 20
+APT_WAIT_S = 300
 PACKAGES = (
     *("bash", "ca-certificates", "coreutils", "diffutils", "file", "findutils", "git", "gzip", "less", "make", "patch"),
     *("procps", "python-is-python3", "python3", "python3-pytest", "python3-venv", "ripgrep", "sed", "tar", "tzdata"),
@@ -176,10 +177,6 @@ def _bootstrap(client: Any, say: Say) -> None:
             "no registry answers, and this machine has no apt to bootstrap a sandbox image from",
             next="set sandbox.image to an image this engine has, with bash, git and python3 in it",
         )
-    if shutil.which("mmdebstrap") is None:
-        say("installing mmdebstrap with apt-get")
-        _as_root("apt-get", "update")
-        _as_root("apt-get", "install", "-y", "--no-install-recommends", "mmdebstrap")
     suite, sources = package_sources()
     if not sources:
         say("this machine has no package lists yet; running apt-get update")
@@ -189,12 +186,21 @@ def _bootstrap(client: Any, say: Say) -> None:
         raise SandboxUnavailable(
             "apt on this machine knows no Debian or Ubuntu package source", next="check /etc/apt/sources.list"
         )
+    if shutil.which("mmdebstrap") is None:
+        say("installing mmdebstrap with apt-get")
+        install = ("apt-get", "install", "-y", "--no-install-recommends", "mmdebstrap")
+        try:
+            _as_root(*install)
+        except SandboxUnavailable:  # lists too old, mostly
+            _as_root("apt-get", "update")
+            _as_root(*install)
     say(f"bootstrapping {suite} with {len(PACKAGES)} packages")
     with tempfile.TemporaryDirectory(prefix="agent-harness-image-") as folder:
         conf = Path(folder) / "apt.conf"
         conf.write_text(_apt_settings())
         tar = Path(folder) / "image.tar"
-        _run_bootstrap([*_mmdebstrap(suite, conf), *sources], tar, say)
+        root = [] if shutil.which("newuidmap") else _sudo()  # a user with that can be root in a namespace of their own
+        _run_bootstrap([*root, *_mmdebstrap(suite, conf), *sources], tar, say)
         try:
             client.api.import_image_from_file(str(tar), repository=OWN_IMAGE, changes=list(_CHANGES))
         except (DockerException, OSError) as fault:
@@ -255,15 +261,26 @@ def _run_bootstrap(command: list[str], tar: Path, say: Say) -> None:
         )
 
 
+def _sudo() -> list[str]:
+    """What makes a command root's. Where there is a terminal sudo may ask on it, elsewhere it fails at once."""
+    return [] if os.geteuid() == 0 else ["sudo"]
+
+
 def _as_root(*command: str) -> None:
-    """Run a package command as root, by sudo without a question if need be."""
-    words = [*command] if os.geteuid() == 0 else ["sudo", "-n", *command]
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)
-    if done.returncode:
-        raise SandboxUnavailable(
-            f"`{' '.join(command)}` failed", why=done.stderr.strip()[-300:], next="run it yourself as root, then again"
-        )
+    """Run a package command as root, as soon as no other program holds apt's locks."""
+    words = [*_sudo(), "env", "DEBIAN_FRONTEND=noninteractive", *command]
+    end = time.monotonic() + APT_WAIT_S
+    while True:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if not done.returncode:
+            return
+        if "/lock" not in done.stderr or time.monotonic() > end:
+            raise SandboxUnavailable(
+                f"`{' '.join(command)}` failed",
+                why=done.stderr.strip()[-300:],
+                next="run it yourself as root, then again",
+            )
+        time.sleep(5)
 
 
 def main() -> int:

@@ -3,16 +3,18 @@ before these tests did, or they would not be running."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -97,12 +99,29 @@ def test_apt_gets_fresh_lists_only_when_the_old_ones_fail(setup, stand_in, tmp_p
         """
     stand_in("apt-get", fake)
     setup.apt_install(["docker.io"], "no Docker engine is installed")
-    wait = "-o DPkg::Lock::Timeout=300"
-    install = f"noninteractive {wait} install -y --no-install-recommends docker.io"
-    assert log.read_text().splitlines() == [install, f"noninteractive {wait} update", install]
+    install = "noninteractive install -y --no-install-recommends docker.io"
+    assert log.read_text().splitlines() == [install, "noninteractive update", install]
     assert "no Docker engine is installed: installing docker.io" in capsys.readouterr().err
     setup.apt_install(["docker.io"], "again")
     assert log.read_text().splitlines()[3:] == [install]
+
+
+def test_apt_waits_while_another_program_holds_its_locks(setup, stand_in, tmp_path, capsys):
+    """A machine that has just been started updates its own package lists."""
+    held = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)"
+    stand_in(
+        "apt-get", f"#!/bin/sh\n[ -e {tmp_path}/free ] || {{ touch {tmp_path}/free; echo '{held}' >&2; exit 100; }}\n"
+    )
+    setup.APT_PAUSE_S = 0
+    setup.apt_install(["docker.io"], "no Docker engine is installed")
+    said = capsys.readouterr().err
+    assert "another program is at the packages; waiting for it" in said
+    assert "apt-get update" not in said
+    (tmp_path / "free").unlink()
+    setup.APT_WAIT_S = -1
+    with pytest.raises(setup.Refused, match="It is held by process 7"):
+        stand_in("apt-get", f"#!/bin/sh\necho '{held}' >&2; exit 100\n")
+        setup.apt_install(["docker.io"], "no Docker engine is installed")
 
 
 def test_apt_that_fails_says_why(setup, stand_in):
@@ -112,27 +131,70 @@ def test_apt_that_fails_says_why(setup, stand_in):
     assert refused.value.code == 3
 
 
-def test_without_root_and_sudo_one_line_says_what_is_missing(setup, stand_in):
-    stand_in("apt-get", "#!/bin/sh\nexit 0\n")
-    stand_in("sudo", "#!/bin/sh\nexit 1\n")
+def as_nobody(act: Callable[[], object]) -> str:
+    """What this printed or was refused with, for somebody who is not root, whoever runs the tests."""
     read, write = os.pipe()
     child = os.fork()
-    if child == 0:  # as somebody who is not root, whoever runs the tests
+    if child == 0:
         try:
             if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
                 os.setuid(65534)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            setup.apt_install(["docker.io"], "no Docker engine is installed")
-        except setup.Refused as fault:
-            os.write(write, f"{fault.code} {fault}".encode())
+            os.dup2(write, 1)
+            with os.fdopen(os.dup(write), "w", buffering=1) as said, contextlib.redirect_stderr(said):
+                act()
+        except BaseException as fault:
+            os.write(write, f"{getattr(fault, 'code', type(fault).__name__)} {fault}".encode())
         finally:
             os._exit(0)
-    os.waitpid(child, 0)
     os.close(write)
     with os.fdopen(read) as said:
         line = said.read()
+    os.waitpid(child, 0)
+    return line
+
+
+def test_without_root_and_sudo_one_line_says_what_is_missing(setup, stand_in):
+    stand_in("apt-get", "#!/bin/sh\nexit 0\n")
+    stand_in("sudo", "#!/bin/sh\nexit 1\n")
+    line = as_nobody(lambda: setup.apt_install(["docker.io"], "no Docker engine is installed"))
     assert line.startswith("2 no Docker engine is installed: `apt-get install docker.io` is needed; that needs root")
     assert "\n" not in line
+
+
+@pytest.fixture
+def denied(setup) -> Iterator[Path]:
+    """The engine's socket, of a group that nobody here is in, where everybody can see it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another group")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        setup.SOCKET = f"{folder}/sock"
+        Path(setup.SOCKET).touch()
+        os.chown(setup.SOCKET, 0, 4321)
+        yield Path(folder)
+
+
+def test_somebody_with_sudo_goes_on_in_the_group_of_the_engines_socket(setup, denied, monkeypatch):
+    """For this once, with the same words and home folder."""
+    (denied / "sudo").write_text('#!/bin/sh\n[ "$1" = -n ] && exit 0\necho "sudo $*"\n')
+    (denied / "sudo").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{denied}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", "/home/of/mine")
+    said = as_nobody(setup.join_engine_group)
+    assert "denies nobody its socket" in said
+    assert "`sudo usermod -aG docker nobody`" in said
+    assert "sudo -E setpriv --reuid=65534 --regid=65534 --groups=4321 env HOME=/home/of/mine PATH=" in said
+    assert said.strip().endswith(" ".join([sys.executable, *sys.argv]))
+
+
+def test_who_is_denied_in_the_group_itself_is_told_so(setup, denied):
+    os.chown(setup.SOCKET, 0, 0)
+    said = as_nobody(setup.join_engine_group)
+    assert said.startswith("2 the Docker engine denies nobody its socket")
+    assert said.endswith("a new login, or make by sudo")
 
 
 FAKE_DOCKERD = f"""\
@@ -218,7 +280,8 @@ def test_a_second_set_up_takes_seconds():
     if not stamp.exists() or Path(sys.prefix) != ROOT / ".venv":
         pytest.skip("this environment was not made by set-up")
     began = time.monotonic()
-    done = subprocess.run([sys.executable, ROOT / "scripts/setup.py"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    words = [sys.executable, ROOT / "scripts/setup.py", "sh", "-c", "echo and then this; exit 7"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (7, "and then this\n"), done.stderr
     assert "making .venv" not in done.stderr
     assert time.monotonic() - began < 5
