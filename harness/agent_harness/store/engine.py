@@ -61,11 +61,12 @@ class Store:
         return store
 
     @contextmanager
-    def write(self, wait_s: float = WAIT_S, *, synced: bool = True) -> Iterator[Connection]:
+    def write(self, wait_s: float = WAIT_S, *, synced: bool = True, keys: bool = True) -> Iterator[Connection]:
         """A write transaction: committed at the end, rolled back on any error.
 
         A commit survives the death of every process; with `synced` it survives a power cut too, and so does all that
-        was committed before it. Raises StoreFault, also when no turn came within `wait_s` seconds.
+        was committed before it. `keys` says whether SQLite holds rows to what they refer to. Raises StoreFault, also
+        when no turn came within `wait_s` seconds.
         """
         if getattr(self._here, "hooks", None) is not None:
             raise RuntimeError("a write transaction inside another one would wait for itself: pass the outer one on")
@@ -73,14 +74,15 @@ class Store:
         self._here.hooks = hooks
         try:
             with self._turn(wait_s), store_faults(self._where), self._engine.connect() as tx:
-                tx.execution_options(
-                    **{_BEGIN: (f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}", "BEGIN IMMEDIATE")}
-                )
+                pragmas = f"synchronous = {'FULL' if synced else 'NORMAL'}", f"foreign_keys = {int(keys)}"
+                tx.execution_options(**{_BEGIN: (*(f"PRAGMA {one}" for one in pragmas), "BEGIN IMMEDIATE")})
                 with tx.begin():
                     if self._path is None:
                         how = f"lock_timeout = {max(1, int(wait_s * 1000))}; SET LOCAL synchronous_commit = {synced}"
                         tx.exec_driver_sql(f"SET LOCAL {how}; SELECT pg_advisory_xact_lock({_WRITERS})")
                     yield tx
+                if not keys:
+                    tx.invalidate()  # the next to use it wants them
         finally:
             self._here.hooks = None
         for hook in hooks:
@@ -132,33 +134,16 @@ class Store:
         if self._path:
             with self._turn(WAIT_S), store_faults(self._where), self._engine.connect() as plain:
                 plain.execution_options(**{_BEGIN: ()}).execute(text("PRAGMA journal_mode = WAL"))
-        with self.write() as tx:
-            pending = migrate.pending(tx, history, self._where)
-            if pending and migrate.revision(tx) is None:
-                migrate.lay_out(tx, history)
+        with self.write(keys=False) as tx:
+            if not migrate.pending(tx, history, self._where):  # another process was first
                 return
-        if pending and not upgrade:
-            how = "end all workers, then open it once with `upgrade=True`"
-            raise StoreFault(f"{self._where} has an older schema", next=how)
-        if pending:
-            self._upgrade(history)
-
-    def _upgrade(self, history: Path) -> None:
-        with self._turn(WAIT_S), store_faults(self._where):
-            if self._path:
-                migrate.back_up(self._engine, self._path)
-            with self._engine.connect() as tx:
-                tx.execution_options(**{_BEGIN: ("BEGIN IMMEDIATE",)})
-                if self._path:  # else a rebuilt table would take the rows that point at it along; not settable inside
-                    tx.connection.cursor().execute("PRAGMA foreign_keys = OFF")
-                with tx.begin():
-                    if self._path is None:
-                        tx.execute(text(f"SELECT pg_advisory_xact_lock({_WRITERS})"))
-                    if migrate.pending(tx, history, self._where):  # another process may have been first
-                        migrate.upgrade(tx, history)
-                    if self._path:
-                        migrate.check_keys(tx)
-                tx.invalidate()
+            if migrate.revision(tx) is None:
+                migrate.lay_out(tx, history)
+            elif upgrade:
+                migrate.upgrade(tx, history, self._engine, self._path)
+            else:
+                how = "end all workers, then open it once with `upgrade=True`"
+                raise StoreFault(f"{self._where} has an older schema", next=how)
 
 
 def _file_of(url: str) -> Path | None:

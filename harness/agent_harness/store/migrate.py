@@ -7,6 +7,7 @@ second and so happens only then.
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, select, text
@@ -58,32 +59,25 @@ def lay_out(tx: Connection, history: Path) -> None:
     tx.execute(AUDIT_HEAD.insert().values(id=1, size=0, peaks=""))
 
 
-def upgrade(tx: Connection, history: Path) -> None:
-    """Run the migrations that are missing, inside the caller's transaction."""
+def upgrade(tx: Connection, history: Path, engine: Engine, path: Path | None) -> None:
+    """Run the migrations that are missing, inside the caller's transaction; an SQLite database (it has a path) is
+    copied first, and its keys are held to account afterwards, as a rebuilt table is filled without them."""
     from alembic import command
     from alembic.config import Config
 
+    if path:
+        back_up(engine, path)
     config = Config(attributes={"connection": tx})
     config.set_main_option("script_location", str(history).replace("%", "%%"))
     command.upgrade(config, "head")
-
-
-def back_up(engine: Engine, path: Path) -> Path | None:
-    """Copy an SQLite database that holds work beside itself; returns the copy's path. Nobody may be writing."""
-    raw = engine.raw_connection()
-    try:
-        held = f"SELECT EXISTS (SELECT 1 FROM {ITEM.name}) OR EXISTS (SELECT 1 FROM {EVENT.name})"  # noqa: S608 - ours
-        if not raw.cursor().execute(held).fetchone()[0]:
-            return None
-        copy = path.with_name(f"{path.name}.backup-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
-        raw.cursor().execute("VACUUM INTO ?", (str(copy),))
-        return copy
-    finally:
-        raw.close()
-
-
-def check_keys(tx: Connection) -> None:
-    """Raise StoreFault when a rebuilt SQLite table left a reference that leads nowhere."""
-    broken = tx.execute(text("PRAGMA foreign_key_check")).first()
-    if broken is not None:
+    if path and (broken := tx.execute(text("PRAGMA foreign_key_check")).first()):
         raise StoreFault("the upgrade was undone", why=f"it broke references of the table {broken[0]!r}")
+
+
+def back_up(engine: Engine, path: Path) -> None:
+    """Copy an SQLite database that holds work beside itself. Nobody else may be writing."""
+    copy = path.with_name(f"{path.name}.backup-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
+    held = f"SELECT EXISTS (SELECT 1 FROM {ITEM.name}) OR EXISTS (SELECT 1 FROM {EVENT.name})"  # noqa: S608 - ours
+    with closing(engine.raw_connection()) as raw:
+        if raw.cursor().execute(held).fetchone()[0]:
+            raw.cursor().execute("VACUUM INTO ?", (str(copy),))
