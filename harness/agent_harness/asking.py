@@ -19,7 +19,7 @@ from agent_harness.guard.source import pieces
 from agent_harness.parts import Parts, Work
 from agent_harness.plans import Plan, PlanItem, one_line, tidy
 from agent_harness.ports import Recorder, Task, Termination
-from agent_harness.queue.drafts import check_cycles
+from agent_harness.queue.adding import check_cycles
 from agent_harness.stage import Stage
 from agent_harness.types import JSON, Check, CheckKind, Deliverable, Item, RoleResult, Settlement
 from agent_harness.types.kinds import Kind

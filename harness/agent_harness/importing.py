@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_harness.errors import NothingToDo, UsageError
 from agent_harness.plans import HEADING, MARK, Draft, Ids, Plan, PlanItem, Skipped, lines_of, one_line, opaque, read
-from agent_harness.queue.drafts import check_cycles
+from agent_harness.queue.adding import check_cycles
 from agent_harness.types import Check, Deliverable, NewItem
 
 LIMIT = 16 << 20

@@ -91,7 +91,8 @@ def test_a_recording_that_cannot_be_replayed_is_one_line_before_anything_else(cl
     assert len(err.splitlines()) == 1
 
 
-def test_both_at_once_and_what_is_not_there_are_refused(cli):
+def test_both_at_once_and_what_is_not_there_are_refused(cli, tmp_path):
+    (tmp_path / "b").write_text("")
     assert "exclude each other" in cli("run", "--record", "a", "--replay", "b", code=2)[1]
     assert "does not exist" in cli("run", "--replay", "nowhere", code=2)[1]
     assert "there is no folder no" in cli("run", "--record", "no/r.jsonl", code=2)[1]

@@ -1,22 +1,27 @@
-"""Putting items into the queue, inside a write transaction."""
+"""What a person queues: checked, then put into the queue inside a write transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from sqlalchemy import Connection, func, select
 
 from agent_harness.audit import AuditLog
 from agent_harness.errors import UsageError
-from agent_harness.queue.drafts import check_cycles, new_id
 from agent_harness.queue.rows import payload
 from agent_harness.store.tables import DEPENDENCY, ITEM, WANTED
 from agent_harness.types import ItemState, NewItem
 from agent_harness.types.kinds import Kind
 
 IMPORTED = "imported as done"
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter that reads as another
+_MAX_PRIORITY = 1_000_000
 
 
 def insert(
@@ -88,9 +93,8 @@ def _known(tx: Connection, key: str | None) -> str | None:
 
 def _free_id(tx: Connection, wanted: str | None, fresh: dict[str, NewItem]) -> str:
     while True:
-        item = wanted or new_id()
-        taken = item in fresh or tx.execute(select(ITEM.c.id).where(ITEM.c.id == item)).first() is not None
-        if not taken:
+        item = wanted or "".join(secrets.choice(_ALPHABET) for _ in range(6))
+        if item not in fresh and tx.execute(select(ITEM.c.id).where(ITEM.c.id == item)).first() is None:
             return item
         if wanted:
             raise UsageError(f"the item {item} exists already", next="give it another id, or none")
@@ -119,3 +123,52 @@ def _insert_item(tx: Connection, draft: NewItem, state: ItemState, now_ms: int) 
     row |= {"id": draft.id, "key": draft.key, "payload": payload(draft), "state": state.value, "position": position}
     row |= {"priority": draft.priority, "reason": IMPORTED if draft.done else ""}
     tx.execute(ITEM.insert(), row | {"created_ms": now_ms, "updated_ms": now_ms})
+
+
+def clean(new: NewItem, redact: Callable[[str], str]) -> NewItem:
+    """The item as it may be stored: no secret in its text. Raises UsageError."""
+    if new.id is not None:
+        check_id(new.id)
+    if not new.title.strip():
+        raise UsageError("an item needs a title")
+    if abs(new.priority) > _MAX_PRIORITY:
+        raise UsageError(f"the priority {new.priority} is out of range", why=f"it goes to {_MAX_PRIORITY} either way")
+    commands = [check.command for check in new.checks or ()]
+    for text in (*commands, *new.allow_paths, *new.depends_on, *new.needs, new.key or "", new.base or "", new.id or ""):
+        if redact(text) != text:  # these are used as they are: a redacted command would fail, and nobody knew why
+            raise UsageError(
+                f"a secret stands in {redact(text)!r}",
+                next="leave it out: checks run without any of the harness's keys",
+            )
+    return replace(
+        new,
+        title=plain(redact(" ".join(new.title.split()))),
+        brief=plain(redact(new.brief)),
+        depends_on=tuple(dict.fromkeys(new.depends_on)),
+        needs=tuple(dict.fromkeys(new.needs)),
+    )
+
+
+def plain(text: str) -> str:
+    """The text as any database and any request can hold it: no NUL, no lone surrogates."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def check_id(item: str) -> None:
+    """Raise UsageError for an id that cannot be the last part of a branch's name."""
+    if not _ID.fullmatch(item) or ".." in item or item.endswith((".", ".lock")):
+        raise UsageError(
+            f"{item!r} cannot be an item's id",
+            why="an id becomes part of a branch's name",
+            next="use 1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit, without `..`, a last `.` or `.lock`",
+        )
+
+
+def check_cycles(needs: Mapping[str, Sequence[str]]) -> None:
+    """Raise UsageError, with the path, when items wait for each other. `needs` maps an id to what it depends on."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        path = " -> ".join(reversed(error.args[1]))
+        what = f"items would wait for each other: {path}"
+        raise UsageError(what, next="leave one of these dependencies out") from None

@@ -18,7 +18,7 @@ from agent_harness.audit import AuditLog
 from agent_harness.errors import ClaimLost, UsageError
 from agent_harness.ports import Clock
 from agent_harness.queue import adding
-from agent_harness.queue.drafts import clean, plain
+from agent_harness.queue.adding import plain
 from agent_harness.queue.reaper import Reaper
 from agent_harness.queue.rows import load
 from agent_harness.store import Store
@@ -61,7 +61,7 @@ class Queue:
 
     def add_all(self, new: Sequence[NewItem]) -> list[tuple[Item, bool]]:
         """Queue all or none. They may depend on each other, in any order, by the ids given. Raises UsageError."""
-        drafts = [clean(one, self._audit.redact) for one in new]
+        drafts = [adding.clean(one, self._audit.redact) for one in new]
         with self._store.write() as tx:
             placed, waited = adding.insert(tx, self._audit, drafts, self._now(tx))
             for row in (self._row(tx, item) for item in waited):

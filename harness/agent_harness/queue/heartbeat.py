@@ -18,22 +18,12 @@ class Heartbeat:
     a database that does not answer stops the first, never the second.
 
     `on_lost` is called once, from another thread, when the claim was taken away, or when it could not be renewed for
-    so long that it soon may be; it must stop the work at once. `progressing` is asked before each renewal: a worker
-    that is alive but stuck is not kept alive.
+    so long that it soon may be; it must stop the work at once.
     """
 
-    def __init__(
-        self,
-        queue: Queue,
-        claim: Claim,
-        on_lost: Callable[[], None],
-        *,
-        ttl_s: float = TTL_S,
-        progressing: Callable[[], bool] = lambda: True,
-    ) -> None:
+    def __init__(self, queue: Queue, claim: Claim, on_lost: Callable[[], None], *, ttl_s: float = TTL_S) -> None:
         self._queue, self._claim, self._clock = queue, claim, queue.clock
-        self._on_lost, self._progressing = on_lost, progressing
-        self._ttl_s = ttl_s
+        self._on_lost, self._ttl_s = on_lost, ttl_s
         self._safe_s = max(ttl_s - 10.0, ttl_s * 5 / 6)
         self._stop = threading.Event()
         self._once = threading.Lock()
@@ -59,15 +49,14 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._stop.is_set():
-            if self._progressing():
-                sent = self._clock.monotonic()  # the claim runs from here at the latest
-                try:
-                    self._queue.renew(self._claim, self._ttl_s, wait_s=self._ttl_s / 3)
-                    self._deadline = sent + self._safe_s
-                except ClaimLost:
-                    self._lose()
-                except HarnessError:
-                    pass  # neither lost nor fine: unknown. The watch decides
+            sent = self._clock.monotonic()  # the claim runs from here at the latest
+            try:
+                self._queue.renew(self._claim, self._ttl_s, wait_s=self._ttl_s / 3)
+                self._deadline = sent + self._safe_s
+            except ClaimLost:
+                self._lose()
+            except HarnessError:
+                pass  # neither lost nor fine: unknown. The watch decides
             self._stop.wait(self._ttl_s / 3)
 
     def _watch(self) -> None:
