@@ -302,6 +302,23 @@ def test_a_planted_link_does_not_make_root_write_elsewhere(theirs, tmp_path):
 
 
 @needs_root
+def test_an_owner_who_closes_a_folder_does_not_make_root_write_elsewhere(theirs, tmp_path):
+    """Root is not to act as itself because the owner shut a folder that the owner can open again at any time."""
+    top = theirs.top / "closed"
+    top.mkdir()
+    theirs.source.rename(top / "source")
+    theirs.source, theirs.to = top / "source", str(top / "source")
+    commit = theirs.commit("one")
+    (tmp_path / "roots").mkdir()
+    (theirs.source / ".git/refs/heads/harness").symlink_to(tmp_path / "roots")
+    os.chown(top, 1000, 1000)
+    top.chmod(0o600)
+    with pytest.raises((GitFault, DeliveryRefused, UsageError)):
+        theirs.deliver(commit)
+    assert list((tmp_path / "roots").iterdir()) == []
+
+
+@needs_root
 def test_a_full_disk_is_said_and_loses_nothing(tmp_path):
     """A real small file system; skipped where root may not mount."""
     small = tmp_path / "small"

@@ -90,8 +90,8 @@ def _local(text: str) -> Source:
 
 
 def _owner(git_dir: Path) -> User | None:
-    """Who to be in there: the owner, where we are root and the owner can reach it. (Who cannot reach it is neither
-    locked out by root's files nor able to turn root's writes elsewhere.)"""
+    """Who to be in there: the owner, where we are root and the owner can reach it. (Who cannot reach it, nor open a
+    folder of their own on the way, is neither locked out by root's files nor able to turn root's writes elsewhere.)"""
     seen = git_dir.stat()
     if os.geteuid() != 0 or seen.st_uid == 0:
         return None
@@ -99,8 +99,7 @@ def _owner(git_dir: Path) -> User | None:
     groups = {user.gid, *user.groups}
     for folder in git_dir.parents:
         held = folder.stat()
-        mine = (stat.S_IXUSR, held.st_uid == user.uid), (stat.S_IXGRP, held.st_gid in groups), (stat.S_IXOTH, True)
-        if not held.st_mode & next(bit for bit, applies in mine if applies):
+        if held.st_uid != user.uid and not held.st_mode & (stat.S_IXGRP if held.st_gid in groups else stat.S_IXOTH):
             return None
     return user
 
