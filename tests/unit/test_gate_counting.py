@@ -1,5 +1,7 @@
 """Counting tests from what runners print and report."""
 
+import tracemalloc
+
 import pytest
 
 from agent_harness.gates.counting import Counts, from_junit, from_output
@@ -83,10 +85,20 @@ def test_report():
         b"<!-- x -->" * 200 + b"<!DOCTYPE a><a/>",
         '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'.encode("utf-16"),
         b"<a>\xff</a>",
+        b"<a>" * 60 + b"</a>" * 60,
+        b'<a><testcase name="x"/>',
     ],
 )
 def test_reports_that_are_none(report):
     assert from_junit(report) is None
+
+
+def test_a_hostile_report_takes_no_more_memory_than_its_text():
+    report = b"<r>" + b"<a/>" * 100_000 + b"</r>"
+    tracemalloc.start()
+    assert from_junit(report) == Counts(names=frozenset())
+    assert tracemalloc.get_traced_memory()[1] < 4 * len(report)
+    tracemalloc.stop()
 
 
 def test_sums():
