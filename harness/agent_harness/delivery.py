@@ -83,8 +83,8 @@ def _moved(
     if there is None:
         return DeliveryRefused(what, why=f"it is gone; it was to be at {str(expected)[:12]}", next="run the item again")
     git = repository.git if source.url else source.git
-    words = ("--no-walk", "--abbrev=12", "--format=%h by %an: %s")
-    known = git.attempt("log", *words, "--end-of-options", there).out.decode("utf-8", "replace").strip()
+    words = ("--no-walk", "--no-commit-header", "--abbrev=12", "--format=%h by %an: %s")
+    known = git.attempt("rev-list", *words, "--end-of-options", there).out.decode("utf-8", "replace").strip()
     built = f"the delivery was built on {expected[:12]}" if expected else "the delivery expected no such branch"
     next_ = "look at that branch, then rename it or run again"
     return DeliveryRefused(what, why=f"it is at {known or there[:12]}; {built}", next=next_)

@@ -265,8 +265,8 @@ class HarnessRepository:
         return None if done.code else done.out.decode("ascii").strip()
 
     def _committed(self, commit: str) -> int:
-        told = self.git.run("log", "--no-walk", "--format=%ct", "--end-of-options", commit).strip()
-        return int(told) if told.isdigit() else 0
+        told = self.git.line("rev-list", "--no-walk", "--no-commit-header", "--format=%ct", commit)
+        return int(told) if told.isdecimal() else 0
 
 
 def _locked(lock: Path) -> int:
