@@ -12,11 +12,11 @@ import os
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -49,12 +49,9 @@ class Box:
         assert self.text("echo alive") == "alive"
 
 
-class MakeSandbox(Protocol):
-    """Starts a sandbox whose workspace holds `files`, owned by the user inside; `changes` go into its spec."""
-
-    def __call__(self, mode: Mode = Mode.RW, files: Mapping[str, bytes] | None = None, **changes: Any) -> Box:
-        """A box that the factory closes."""
-        ...
+MakeSandbox = Callable[..., Box]
+"""Starts a sandbox and gives a box that its maker closes. `mode` is Mode.RW unless said; the workspace holds `files`
+(bytes by path), owned by the user inside; every other argument goes into the spec."""
 
 
 LEFT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'slee[p] 77' || true"

@@ -99,25 +99,20 @@ class DockerSandbox:
 
     def _end(self) -> bool:
         """Whether nothing lives inside any more: by the exec server's own sweep when it is idle, else by a kill."""
-        from docker.errors import APIError, NotFound
+        from docker.errors import APIError
 
         if not self._why and self._channel is not None and self._talk.acquire(blocking=False):
             try:
-                if "pong" in self._channel.ask({"op": "ping"}, b"", seconds=10, most=0)[0]:
-                    self._channel.close()  # and with the stream ends process 1
-                    return True
-            except SandboxLost:
-                pass
+                with contextlib.suppress(SandboxLost):
+                    if "pong" in self._channel.ask({"op": "ping"}, b"", seconds=10, most=0)[0]:
+                        self._channel.close()  # and with the stream ends process 1
+                        return True
             finally:
                 self._talk.release()
-        try:
-            with self._api:
-                self._client.api.kill(self._name)
-        except NotFound:
-            pass
-        except (APIError, OSError):  # it does not run, or the engine is in trouble: removal tells
-            return False
-        return True
+        with contextlib.suppress(APIError, OSError), self._api:
+            self._client.api.kill(self._name)
+            return True
+        return False  # it does not run, or the engine is in trouble: removal tells
 
     def _remove(self) -> None:
         try:
@@ -156,12 +151,8 @@ class DockerSandbox:
             "name": self._name,
             "image": self._spec.image,
             "image_id": image_id,
-            "mode": str(self._spec.mode),
-            "network": self._spec.network,
-            "allow": list(self._spec.allow),
             "services": [service.name for service in self._spec.services],
-            "limits": {name: getattr(self._spec, name) for name in ("memory", "cpus", "pids", "tmp_size")},
-            "profile": policy.profile_digest(self._spec),
+            **{name: getattr(self._spec, name) for name in ("mode", "network", "memory", "cpus", "pids", "tmp_size")},
             "exec": "lent python3" if policy.lends(self._spec) else "python3",
             "start_s": round(time.monotonic() - begun, 3),
         }

@@ -64,7 +64,7 @@ def _in_mode(engine: SandboxEngine, image: str, folder: Path, mode: Mode) -> lis
     except HarnessError as fault:
         return [Finding(f"start {mode}", False, fault.what + ": " + fault.why, fault.next)]
     about = sandbox.describe()
-    found = [Finding(f"start {mode}", True, f"{about.get('start_s')} s, profile {about.get('profile')}")]
+    found = [Finding(f"start {mode}", True, f"{about.get('start_s')} s, its exec server by {about.get('exec')}")]
     name = f"commands {mode}"
     try:
         end = sandbox.execute(Command(_STUBBORN, timeout_s=0.5)).end

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import re
 import resource
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,8 @@ class Podman:
         """Made by podman's own API. Its tmpfs takes no limit of inodes and no owner; a volume of that type does."""
         tmpfs = body["HostConfig"].get("Tmpfs") or {}
         for target, options in tmpfs.items():
-            about = {"type": "tmpfs", "device": "tmpfs", "o": _for_volume(options)}
+            blocks = re.sub(r"size=(\d+)", lambda found: f"nr_blocks={int(found[1]) // PAGE}", options)
+            about = {"type": "tmpfs", "device": "tmpfs", "o": blocks}  # `size` would mean a quota
             self._ask("POST", "/volumes/create", {"Name": _volume(name, target), "Options": about})
         volumes = [{"Name": _volume(name, one), "Dest": one, "Options": [*FLAGS, "nocopy"]} for one in tmpfs]
         return self._ask("POST", "/containers/create", {**asked(body), "name": name, "volumes": volumes})
@@ -132,7 +133,8 @@ def _told(given: Mapping[str, Any], volumes: Mapping[str, str]) -> dict[str, Any
     for one in given["mounts"]:
         target, options = one["destination"], one["options"]
         if target in volumes or (one["type"] == "tmpfs" and target != "/dev"):
-            told["Tmpfs"][target] = _of_volume(options, volumes.get(target, ""))
+            made = volumes.get(target, "") if set(FLAGS) <= set(options) else ",".join(options)
+            told["Tmpfs"][target] = re.sub(r"nr_blocks=(\d+)", lambda found: f"size={int(found[1]) * PAGE}", made)
         elif one["type"] == "bind" and target == "/etc/hosts" and "ro" in options:
             rows = [line.split() for line in Path(one["source"]).read_text().splitlines()[3:]]
             told["ExtraHosts"] = [f"{name}:{address}" for address, name, *_ in rows]
@@ -173,26 +175,12 @@ def _volume(container: str, target: str) -> str:
     return container + target.replace("/", "-")
 
 
-def _for_volume(options: str) -> str:
-    """A tmpfs's options as those of a volume, where `size` would mean a quota."""
-    parts = [part.partition("=") for part in options.split(",") if part not in FLAGS]
-    return ",".join(f"nr_blocks={int(value) // PAGE}" if key == "size" else f"{key}={value}" for key, _, value in parts)
-
-
-def _of_volume(mounted: list[str], options: str) -> str:
-    """The other way round: how it is mounted, and what it is."""
-    parts = [part.partition("=") for part in options.split(",")]
-    sized = [f"size={int(value) * PAGE}" if key == "nr_blocks" else f"{key}={value}" for key, _, value in parts]
-    return ",".join([*(flag for flag in FLAGS if flag in mounted), *sized])
-
-
 def _file(name: str, text: str) -> str:
     """A file of the user's cache with this text, for the service to read."""
     path = cache() / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not path.exists():
-        number, beside = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(number, "w") as file:
-            file.write(text)
-            os.fchmod(number, 0o644)
-        Path(beside).rename(path)
+        beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+        beside.write_text(text)
+        beside.chmod(0o644)
+        beside.rename(path)
     return str(path)

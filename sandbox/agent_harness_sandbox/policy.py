@@ -6,7 +6,6 @@ account of the container against it: whatever differs, however it came about, ke
 
 from __future__ import annotations
 
-import hashlib
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
@@ -99,14 +98,6 @@ def seccomp() -> str:
     return json.dumps(json.loads(text), separators=(",", ":"))
 
 
-def profile_digest(spec: SandboxSpec) -> str:
-    """Names the profile in the log: the whole request without the run's own labels and folders."""
-    body = create_body(spec, "image")
-    body["HostConfig"]["Mounts"] = [[mount["Target"], mount["ReadOnly"]] for mount in body["HostConfig"]["Mounts"]]
-    del body["Labels"]
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode() + execd()).hexdigest()[:16]
-
-
 def environment(spec: SandboxSpec) -> dict[str, str]:
     """The container's variables besides the image's own; nothing of this process's environment."""
     safe = list(dict.fromkeys(["/workspace", "/base", spec.workdir]))
@@ -189,13 +180,8 @@ def _host_config(spec: SandboxSpec) -> dict[str, Any]:
 def mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
     """A structured mount: names with spaces and colons hold. Not recursive: a mount inside the source would stay
     writable in a read-only one on engines before 25."""
-    return {
-        "Type": "bind",
-        "Source": source,
-        "Target": target,
-        "ReadOnly": read_only,
-        "BindOptions": {"Propagation": "rprivate", "NonRecursive": True},
-    }
+    how = {"Propagation": "rprivate", "NonRecursive": True}
+    return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only, "BindOptions": how}
 
 
 def least_memory(tmp_size: int) -> int:

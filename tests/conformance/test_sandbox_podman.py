@@ -1,6 +1,7 @@
 """The suite that every sandbox must pass, on a podman service of the test's own, where podman is installed.
 
-The attacks and the lent interpreter take minutes more: AGENT_HARNESS_TEST_ENGINE=unix:///path/podman.sock has
+It has a minute, and what a busy machine does not get to in it is skipped; AGENT_HARNESS_STRESS=1 has it all tried. The
+attacks and the lent interpreter take minutes more: AGENT_HARNESS_TEST_ENGINE=unix:///path/podman.sock has
 test_sandbox_docker.py try all of that on any service."""
 
 import contextlib
@@ -18,11 +19,11 @@ import pytest
 
 from agent_harness_sandbox import podman, policy
 from agent_harness_sandbox.client import connect
-from agent_harness_sandbox.conformance import *  # noqa: F403
 from agent_harness_sandbox.image import OWN_IMAGE
 from sandboxes import Factory, ours
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(120)]
+MINUTE_S = 3600.0 if os.environ.get("AGENT_HARNESS_STRESS") == "1" else 60.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,6 +31,7 @@ def service():
     """Where the tests run: its own storage and socket, and the image of this machine's Docker engine."""
     if os.geteuid() or not shutil.which("podman"):
         pytest.skip("needs podman and root")
+    begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sandbox-podman-", ignore_cleanup_errors=True) as root:
         places = ["--root", f"{root}/root", "--runroot", f"{root}/run", "--tmpdir", f"{root}/tmp"]
         words, socket = ["podman", *places, "--cgroup-manager", "cgroupfs"], f"unix://{root}/s.sock"
@@ -45,7 +47,7 @@ def service():
                 time.sleep(0.05)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("DOCKER_HOST", socket)
-                yield
+                yield begun
         finally:
             running.terminate()
             running.wait(30)
@@ -56,7 +58,9 @@ def service():
 
 
 @pytest.fixture
-def make_sandbox():
+def make_sandbox(service):
+    if time.monotonic() - service > MINUTE_S:
+        pytest.skip("the minute of podman's part is over; AGENT_HARNESS_STRESS=1 has all of it tried")
     factory = Factory()
     yield factory
     factory.close()
@@ -137,3 +141,7 @@ def test_its_owners_death_ends_a_container_and_the_next_reap_takes_all_of_it(mak
 def test_nothing_is_left(make_sandbox, client):
     make_sandbox().sandbox.close()
     assert ours(client) == [] and not [one for one in volumes(client) if one.startswith("agent-harness-")]
+
+
+# after ours, which are tried first
+from agent_harness_sandbox.conformance import *  # noqa: E402, F403

@@ -183,14 +183,6 @@ def test_system_calls_are_an_allow_list():
     assert {"openat2", "memfd_create", "rseq", "execve", "futex"} <= names
 
 
-def test_the_profile_digest_names_the_profile_not_the_run():
-    other = replace(
-        SPEC, labels={"agent-harness.run": "r2"}, mounts=(Mount("/elsewhere", "/workspace", True), SPEC.mounts[1])
-    )
-    assert policy.profile_digest(SPEC) == policy.profile_digest(other)
-    assert policy.profile_digest(SPEC) != policy.profile_digest(replace(SPEC, pids=9))
-
-
 def test_an_image_for_another_processor_is_told():
     arm = {"Architecture": "arm64", "Os": "linux"}
     assert image_problem(arm, {"Arch": "amd64"}) == "is for arm64, and the engine runs on amd64"
