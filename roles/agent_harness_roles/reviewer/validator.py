@@ -12,6 +12,7 @@ at, go back once; after that they are told as what they are: `sound` is false, `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from agent_harness.types import JSON
@@ -196,18 +197,19 @@ def _unseen(admitted: Sequence[str], facts: Mapping[str, Any], evidence: Evidenc
     """The hunks that neither the prompt nor a command showed whole, and those the reviewer says it did not judge. Of
     a binary file the prompt shows nothing: a command has to have opened it."""
     printed: dict[tuple[str, bool], list[Shown]] = {}
+    texts = [(hunk.path, clean(hunk.text)) for hunk in facts["hunks"]]
     out = []
     for number, hunk in enumerate(facts["hunks"]):
         key = hunk.path, hunk.dark
         if (hunk.dark or number not in facts["shown"]) and key not in printed:
             printed[key] = list(_of(*key, evidence))
         seen = number in facts["shown"] and not hunk.dark
-        if hunk.name in admitted or not (seen or (_printed(hunk, printed[key], facts) and not hunk.elsewhere)):
+        if hunk.name in admitted or not (seen or (_printed(hunk, printed[key], facts, texts) and not hunk.elsewhere)):
             out.append(hunk.name)
     return out
 
 
-def _printed(hunk: Any, events: Sequence[Shown], facts: Mapping[str, Any]) -> bool:
+def _printed(hunk: Any, events: Sequence[Shown], facts: Mapping[str, Any], texts: Sequence[tuple[str, str]]) -> bool:
     """Whether outputs hold all lines of a hunk; where each of them stands elsewhere in the file, too, also those around
     it. Those too short to tell anything count by their order alone."""
     text, lines = "\n".join(event.output for event in events), (*hunk.removed, *hunk.added)
@@ -216,22 +218,26 @@ def _printed(hunk: Any, events: Sequence[Shown], facts: Mapping[str, Any]) -> bo
         held = "\n".join(clean((data or b"").decode("utf-8", "replace")) for data in sides)
         if not any(held.count(one) == 1 for one in wanted):
             wanted += telling("\n".join(row for row in clean(hunk.text).split("\n") if row[:1] == " "))
-        return all(line in text for line in wanted) and not _copied(hunk, events, facts["hunks"])
+        return all(line in text for line in wanted) and not _copied(hunk, events, texts)
     rest = map(_bare, text.split("\n"))
     return bool(text) and all(_bare(line) in rest for line in lines)
 
 
-def _copied(hunk: Any, events: Sequence[Shown], hunks: Sequence[Any]) -> bool:
+def _copied(hunk: Any, events: Sequence[Shown], texts: Sequence[tuple[str, str]]) -> bool:
     """Whether all that was printed may be of copies of a hunk that the change itself holds: no output has its lines
     more often than the other hunks it may come from."""
-    rows = telling("\n".join(row[1:] for row in clean(hunk.text).split("\n")[1:]))
-    others = [(one.path, clean(one.text)) for one in hunks if one is not hunk]
+    text = clean(hunk.text)
+    rows, others = telling("\n".join(row[1:] for row in text.split("\n")[1:])), list(texts)
+    others.remove((hunk.path, text))  # itself: a twin has the same text, and it does not matter which of them stays
     whole = "\n".join(text for _, text in others)
     if not all(row in whole for row in rows):
         return False
+    anywhere = cache(whole.count)
     for event in events:
-        near = [t for path, t in others if path == hunk.path or _names(event, path) or not _names(event, hunk.path)]
-        if all(event.output.count(row) > "\n".join(near).count(row) for row in rows):
+        near = anywhere
+        if _names(event, hunk.path):
+            near = "\n".join(one for path, one in others if path == hunk.path or _names(event, path)).count
+        if all(event.output.count(row) > near(row) for row in rows):
             return False
     return True
 
