@@ -7,12 +7,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
 from agent_harness.errors import UsageError
 from agent_harness.types import Mode, Mount, SandboxSpec, Service
-from agent_harness_sandbox import policy
+from agent_harness_sandbox import podman, policy
 from agent_harness_sandbox.docker_engine import image_problem
 from agent_harness_sandbox.image import OWN_IMAGE, PACKAGES, RECIPE, dockerfile
 from agent_harness_sandbox.owner import Owner
@@ -219,3 +220,41 @@ def test_execd_is_python_3_9_and_runs_nowhere_but_as_process_1():
     done = subprocess.run([sys.executable, "-I", "-S", "-c", source], capture_output=True, text=True, timeout=20)
     assert (done.returncode, "only as process 1" in done.stderr) == (1, True)
     assert resources.files("agent_harness_sandbox").joinpath("seccomp.json").is_file()
+
+
+def test_what_podman_is_asked_for_is_what_is_compared_with_its_runtimes_configuration(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    spec = replace(SPEC, services=(Service("db", "x"),))
+    body = policy.create_body(spec, "sha256:1")
+    asked = podman.asked(body)
+    assert (asked["user"], asked["stdin"], asked["httpproxy"], asked["cap_drop"]) == ("1000:1000", True, False, ["ALL"])
+    assert asked["env"]["CI"] == "1" and asked["netns"]["nsmode"] == "none"
+    tmpfs = [{"type": "bind", "source": "/v", "destination": one, "options": [*podman.FLAGS]} for one in policy.TMPFS]
+    limits = [{**one, "type": f"RLIMIT_{one['type'].upper()}"} for one in asked["r_limits"]]
+    given = {
+        "process": {"capabilities": {}, "noNewPrivileges": True, "rlimits": limits},
+        "linux": {
+            "namespaces": [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount", "cgroup")],
+            "seccomp": json.loads(Path(asked["seccomp_profile_path"]).read_text()),
+            "sysctl": {**asked["sysctl"], podman.OWN_SYSCTL: "0 0"},
+            "maskedPaths": sorted(policy.MASKED),
+            "readonlyPaths": sorted(policy.READ_ONLY_PATHS),
+        },
+        "mounts": [*asked["mounts"], *tmpfs],
+    }
+    size = f"size={spec.tmp_size}"
+    volumes = {
+        at: how.replace(size, f"nr_blocks={spec.tmp_size // 4096}") for at, how in body["HostConfig"]["Tmpfs"].items()
+    }
+    told = podman._told(given, volumes)
+    seen = account(spec)
+    assert policy.differences(spec, seen | {"HostConfig": seen["HostConfig"] | told}) == []
+    for part, key, value in [
+        ("process", "capabilities", {"bounding": ["CAP_CHOWN"]}), ("process", "noNewPrivileges", False), ("process", "rlimits", limits[1:]),
+        ("linux", "seccomp", None), ("linux", "sysctl", {}), ("linux", "namespaces", given["linux"]["namespaces"][1:]), ("linux", "maskedPaths", []),
+    ]:  # fmt: skip
+        told = podman._told(given | {part: given[part] | {key: value}}, volumes)
+        assert policy.differences(spec, seen | {"HostConfig": seen["HostConfig"] | told}), key
+    for mounts in (given["mounts"][1:], given["mounts"][:-1], [*given["mounts"], {**tmpfs[0], "destination": "/host"}]):
+        told = podman._told(given | {"mounts": mounts}, volumes)
+        assert policy.differences(spec, seen | {"HostConfig": seen["HostConfig"] | told}), mounts
