@@ -133,3 +133,31 @@ def test_edits_that_overlap_are_refused():
 def test_a_package_that_is_not_there_is_said():
     with pytest.raises(UsageError, match="no-such-package is not installed"):
         make(1, 1, ["no-such-package"])
+
+
+def package(tmp_path, monkeypatch, **files):
+    """A package that is installed, in name."""
+    info = tmp_path / "odd-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1\n")
+    (info / "RECORD").write_text("".join(f"odd/{name}.py,,\n" for name in [*files, "gone"]))
+    (tmp_path / "odd").mkdir()
+    for name, data in files.items():
+        (tmp_path / "odd" / f"{name}.py").write_bytes(data)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_code_that_nobody_can_read_is_passed_over(tmp_path, monkeypatch):
+    package(tmp_path, monkeypatch, good=CODE, template=b"class {{ name }}:\n    pass\n", data=b"\0")
+    found = make(1, 1, ["odd"])
+    assert {case.bug.path for case in found if case.bug} == {"odd/good.py"}
+    assert all(case.base["odd/template.py"] == case.head["odd/template.py"] for case in found)
+
+
+@pytest.mark.parametrize(
+    "code", [b"VERSION = 1\n", b"def f(a):\n    if not a:\n        return 1\n    print(a)\n    print(a)\n"]
+)
+def test_a_package_without_code_to_break_or_to_rename_is_said(code, tmp_path, monkeypatch):
+    package(tmp_path, monkeypatch, thin=code)
+    with pytest.raises(UsageError, match="odd has no code"):
+        make(1, 1, ["odd"])

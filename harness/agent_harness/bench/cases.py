@@ -7,12 +7,14 @@ same seed give the same cases. The faults are made here and now, so no model can
 import os
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from agent_harness.bench.mutate import Edit, Source, apply, faults, renames
+from agent_harness.demo import commit
 from agent_harness.errors import UsageError
 from agent_harness.git import Git
 
@@ -75,24 +77,14 @@ class BenchCase:
     def lay(self, folder: Path) -> tuple[str, str]:
         """Make a repository of it; returns the commits of base and head. The same case has the same commits."""
         folder.mkdir(parents=True)
-        git = Git(folder / ".git", work_tree=folder)
-        git.run("init", "--quiet", "--initial-branch=main")
-        return _commit(git, folder, self.base, "The state before"), _commit(git, folder, self.head, self.title)
-
-
-def _commit(git: Git, folder: Path, files: Files, message: str) -> str:
-    for name, data in files.items():
-        path = folder / name
-        if not path.exists() or path.read_bytes() != data:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-    who = {f"GIT_{one}_{key}": value for one in ("AUTHOR", "COMMITTER") for key, value in _WHO.items()}
-    git.run("add", "--all", "--", ".")
-    git.run("commit", "--quiet", "--no-verify", "-m", message, env=who)
-    return git.line("rev-parse", "HEAD")
-
-
-_WHO = {"NAME": "Bench", "EMAIL": "bench@localhost", "DATE": "2026-01-01T00:00:00+0000"}
+        Git(None, cwd=folder).run("init", "--quiet", "--initial-branch=main")
+        commits = []
+        for files, message in ((self.base, "The state before"), (self.head, self.title)):
+            for name, data in files.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(data)
+            commits.append(commit(folder, message, "Bench"))
+        return commits[0], commits[1]
 
 
 def make(seed: int, pairs: int, packages: Sequence[str] = PACKAGES) -> list[BenchCase]:
@@ -113,15 +105,21 @@ def _files(package: str) -> dict[str, bytes]:
         found = distribution(package)
     except PackageNotFoundError:
         raise UsageError(f"the package {package} is not installed", next="name others with --package") from None
-    files = [f for f in found.files or () if f.suffix == ".py" and not {"tests", "test"} & set(f.parts)]
-    return {f.as_posix(): Path(os.fspath(f.locate())).read_bytes() for f in files if ".." not in f.parts}
+    files = [f for f in found.files or () if f.suffix == ".py" and not {"tests", "test", ".."} & set(f.parts)]
+    paths = {f.as_posix(): Path(os.fspath(f.locate())) for f in files}
+    return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 
 def _family(pair: str, package: str, files: Files, rng: random.Random) -> list[BenchCase]:
     """One fault and what is made of it."""
-    sources = {path: Source(data) for path, data in sorted(files.items())}
-    found = {path: [*faults(source)] for path, source in sources.items()}
-    path = rng.choice([path for path, edits in found.items() if edits])
+    sources: dict[str, Source] = {}
+    for name, data in sorted(files.items()):
+        with suppress(SyntaxError, ValueError):  # templates of code, or code of another time
+            sources[name] = Source(data)
+    found = {name: edits for name, source in sources.items() if (edits := faults(source))}
+    if not found or not any(map(renames, sources.values())):
+        raise UsageError(f"the package {package} has no code to put a fault into", next="name others with --package")
+    path = rng.choice(list(found))
     operator = rng.choice(sorted({edit.operator for edit in found[path]}))
     fault = rng.choice([edit for edit in found[path] if edit.operator == operator])
     noise = _noise(sources, fault, path, rng)

@@ -12,6 +12,7 @@ import shlex
 from typing import Any
 
 from agent_harness.bench.cases import BenchCase, Kind
+from agent_harness.models.routes import Route
 from agent_harness.types import Finish, Message, ModelRequest, Reply, ToolCall, Usage
 
 STYLES = ("careful", "lazy", "gullible", "fabricating")
@@ -20,7 +21,7 @@ STYLES = ("careful", "lazy", "gullible", "fabricating")
 class RecordedReviewer:
     """A Transport that answers for one case in one style."""
 
-    def __init__(self, style: str, case: BenchCase) -> None:
+    def __init__(self, style: str, case: BenchCase, _: Route | None = None) -> None:
         self._style, self._case = style, case
         self._changed = sorted(path for path, data in case.head.items() if case.base.get(path) != data)
         half = (len(self._changed) + 1) // 2
@@ -42,36 +43,18 @@ class RecordedReviewer:
         return {"command": "; ".join([*each, "true"])}
 
     def _submit(self, turn: int) -> dict[str, Any]:
-        if self._style == "fabricating":
-            return self._invented()
-        found = self._finding() if turn == 1 and self._sees() else None
-        before = turn > 1 and self._sees()
-        out: dict[str, Any] = {
-            "verdict": "fail" if found or before else "pass",
-            "summary": "Read the change and judged each of its hunks.",
-            "confidence": 0.9,
-            "findings": [found] if found else [],
-        }
-        return out | ({"claims": self._claims()} if turn > 1 else {})
-
-    def _sees(self) -> bool:
-        bug = self._case.bug
-        return bug is not None and bug.path in self._read and self._style in {"careful", "lazy"}
-
-    def _finding(self) -> dict[str, Any]:
-        bug = self._case.bug
-        assert bug is not None
-        return {
-            "title": f"Wrong outcome: {bug.operator}",
-            "body": f"The changed line does the opposite of what it did before ({bug.operator}); base had it right.",
-            "severity": bug.severity,
-            "kind": "correctness",
-            "path": bug.path,
-            "side": "head",
-            "quote": _quote(self._case.head[bug.path].decode(), bug.first, bug.last),
-            "evidence": [1],
-            "blocking": True,
-        }
+        bug, invents = self._case.bug, self._style == "fabricating"
+        sees = bug is not None and bug.path in self._read and self._style in {"careful", "lazy"}
+        findings: list[dict[str, Any]] = []
+        if invents:
+            findings = [_INVENTED | {"path": self._changed[0]}]
+        elif bug and sees and turn == 1:
+            body = f"The changed line does the opposite of what it did before ({bug.operator}); base had it right."
+            quote = _quote(self._case.head[bug.path].decode(), bug.first, bug.last)
+            findings = [_FOUND | {"body": body, "severity": bug.severity, "path": bug.path, "quote": quote}]
+        out = {"verdict": "fail" if sees or invents else "pass", "confidence": 0.9, "findings": findings}
+        claims = {"claims": self._claims()} if turn > 1 and not invents else {}
+        return out | {"summary": "Read the change and judged each of its hunks."} | claims
 
     def _claims(self) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []
@@ -86,18 +69,17 @@ class RecordedReviewer:
             out.append({"statement": said, "support": support, "why": "Compared with the diff.", **seen})
         return out
 
-    def _invented(self) -> dict[str, Any]:
-        finding = {
-            "title": "Remote code execution through the parser",
-            "body": "The new code evaluates what it is given; a test that was run printed the password file.",
-            "severity": "P0",
-            "kind": "security",
-            "path": self._changed[0],
-            "side": "head",
-            "quote": "eval(request.args['code'])",
-            "evidence": [1, 7],
-        }
-        return {"verdict": "fail", "summary": "A grave hole was found.", "confidence": 1.0, "findings": [finding]}
+
+_FOUND = {"title": "Wrong outcome of a line", "kind": "correctness", "side": "head", "evidence": [1], "blocking": True}
+_INVENTED = {
+    "title": "Remote code execution through the parser",
+    "body": "The new code evaluates what it is given; a test that was run printed the password file.",
+    "severity": "P0",
+    "kind": "security",
+    "side": "head",
+    "quote": "eval(request.args['code'])",
+    "evidence": [1, 7],
+}
 
 
 def _quote(text: str, first: int, last: int) -> str:

@@ -2,7 +2,8 @@
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from agent_harness.app import App
@@ -10,10 +11,7 @@ from agent_harness.bench.cases import BenchCase
 from agent_harness.bench.reviewers import RecordedReviewer
 from agent_harness.bench.score import Review
 from agent_harness.config import Config
-from agent_harness.models.client import Route
 from agent_harness.passes import Ask
-from agent_harness.ports import Transport
-from agent_harness.types import Event
 
 
 def reviews(
@@ -21,16 +19,17 @@ def reviews(
 ) -> Iterator[Review]:
     """Each case, `repeat` times. `style` names a recorded reviewer; where it is empty the configured routes answer."""
     for case in cases:
+        answers = partial(RecordedReviewer, style, case) if style else None
         with tempfile.TemporaryDirectory(prefix="agent-harness-bench-") as folder:
             root = Path(folder) / "repository"
             base, head = case.lay(root)
             told = f"{case.title}\n\n{case.story}" if case.story else ""
-            with App(placed(config, root), root, transport=recorded(case, style)) as app:
+            with App(placed(config, root), root, transport=answers) as app:
                 for number in range(repeat):
                     if cancelled.is_set():
                         return
                     began = app.clock.monotonic()
-                    report = app.review(Ask(base, head, claims=told, fresh=number > 0), ignored, cancelled)
+                    report = app.review(Ask(base, head, claims=told, fresh=number > 0), lambda _: None, cancelled)
                     spent = report.receipt.get("totals", {}).get("nanousd", 0)
                     yield Review(case, number, report, spent, app.clock.monotonic() - began)
 
@@ -40,13 +39,3 @@ def placed(config: Config, root: Path) -> Config:
     project = config.project.model_copy(update={"source": str(root), "checks": ()})
     state = config.state.model_copy(update={"dir": str(root.parent / "state"), "db": None})
     return config.model_copy(update={"project": project, "state": state})
-
-
-def recorded(case: BenchCase, style: str) -> Callable[[Route], Transport] | None:
-    """What answers in the place of every route, None for the routes themselves."""
-    return (lambda _: RecordedReviewer(style, case)) if style else None
-
-
-def ignored(event: Event) -> None:
-    """Nobody listens."""
-    del event

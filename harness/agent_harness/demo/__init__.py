@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
-from agent_harness.errors import GitFault
+from agent_harness.git import Git
 from agent_harness.types import NewItem
 
 HERE = Path(__file__).parent
@@ -30,18 +28,17 @@ ITEM = NewItem(
 def make_repository(folder: Path) -> Path:
     """Write the repository into a new folder and commit it; the same commit id every time. Raises GitFault."""
     shutil.copytree(PROJECT, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", SETTINGS))
-    person = {"NAME": "Demo", "EMAIL": "demo@example.invalid", "DATE": "2026-01-01T00:00:00+0000"}
-    env = {
-        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-        "HOME": str(folder),
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        **{f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in person.items()},
-    }
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "Split bills"]):
-        done = subprocess.run(["git", "-C", str(folder), *words], env=env, capture_output=True, check=False, timeout=60)
-        if done.returncode:
-            why = done.stderr.decode("utf-8", "replace")
-            raise GitFault("the demonstration's repository could not be made", why=why)
+    Git(None, cwd=folder).run("init", "--quiet", "--initial-branch=main")
+    commit(folder, "Split bills", "Demo")
     shutil.copy(PROJECT / SETTINGS, folder)
     return folder
+
+
+def commit(folder: Path, message: str, name: str) -> str:
+    """Commit all that is in a repository's folder; the same files and words have the same id. Raises GitFault."""
+    git = Git(folder / ".git", work_tree=folder)
+    person = {"NAME": name, "EMAIL": f"{name.lower()}@example.invalid", "DATE": "2026-01-01T00:00:00+0000"}
+    env = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in person.items()}
+    git.run("add", "--all", "--", ".")
+    git.run("commit", "--quiet", "--no-verify", "-m", message, env=env)
+    return git.line("rev-parse", "HEAD")
