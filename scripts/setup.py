@@ -82,8 +82,9 @@ def as_root(why: str) -> list[str]:
     if os.geteuid() == 0:
         return []
     if shutil.which("sudo"):
-        given = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
-        if given or sys.stdin.isatty():
+        if subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0:
+            return ["sudo"]
+        with contextlib.suppress(OSError), Path("/dev/tty").open("rb"):  # where sudo asks, whatever stdin is
             return ["sudo"]
     raise Refused(f"{why}; that needs root, and sudo does not give it without a question: run make as root", 2)
 
@@ -253,9 +254,7 @@ def make_environment(check: bool) -> None:
     if have.get("at") != want["at"]:
         say(f"making .venv with Python {sys.version.split()[0]}")
         run([sys.executable, "-m", "venv", "--clear", str(VENV)], "venv")
-        run(
-            [*pip[:3], "uninstall", "-q", "-y", "setuptools"], "venv-lean"
-        )  # Python 3.11 seeds it; nothing here uses it
+        run([*pip[:3], "uninstall", "-q", "-y", "setuptools"], "venv-lean")  # Python 3.11's; nothing here uses it
         have = stamp({"at": want["at"]})
     for part, name in (("locked", "requirements.txt"), ("check", "requirements-check.txt")):
         if want[part] and have.get(part) != want[part]:

@@ -141,7 +141,7 @@ def as_nobody(act: Callable[[], object]) -> str:
                 os.setgroups([])
                 os.setgid(65534)
                 os.setuid(65534)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.setsid()  # no terminal to ask on
             os.dup2(write, 1)
             with os.fdopen(os.dup(write), "w", buffering=1) as said, contextlib.redirect_stderr(said):
                 act()
