@@ -8,6 +8,7 @@ from typing import Any
 TELLING = 4
 """Characters a line needs to show that its file was printed."""
 _SEARCH = re.compile(r"(?:^|[\s;&|(])(?:rg|[ef]?grep|zgrep|find|fd|ag|git\s+(?:grep|ls-files|log))\s")
+_WRITES = re.compile(r"(?<![0-9&<])>(?!&)|<<|\b(?:tee|printf|write|write_text)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,12 @@ class Evidence:
         if unknown:
             return [], f"there is no event {', '.join(unknown)} in this run (the last is {len(self.commands)})"
         return [shown for number in numbers if (shown := self.at(number))], ""
+
+    def own(self, number: int, text: str) -> bool:
+        """Whether what an event shows of a text is the model's own: said by its command, or written by one before."""
+        written = (one for one in self.commands[: max(0, int(number) - 1)] if _WRITES.search(one.command))
+        event = self.at(number)
+        return any(text in one.command for one in (*written, *([event] if event else [])))
 
     def searched(self, numbers: Sequence[int], text: str) -> bool:
         """One of the cited events is a search for the text that printed nothing with it: what a claim of absence

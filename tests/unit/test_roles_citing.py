@@ -61,7 +61,7 @@ def test_what_is_there_is_shown(cite, shown):
         ({"event": 7, "text": "x = 1"}, "there is no event 7"),
         ({"text": "x = 1"}, "there is no event None"),
         ({"event": 1, "text": "x = 3"}, "does not show"),
-        ({"event": 1, "text": "done"}, "by its own command"),
+        ({"event": 1, "text": "done"}, "by a command of yours"),
         ({"event": 1, "searched": "zebra"}, "searched for"),
         ({"event": 6, "searched": "zebra"}, "searched for"),
         ({"event": 5, "searched": "test_b"}, "stands elsewhere"),

@@ -278,6 +278,29 @@ def test_the_story_adds_and_takes_nothing_away():
     assert "claims: name each" in validate(verdict("fail"), facts(), evidence)[0][0]
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["echo '12 tests pass'", "cat /scratch/said", "pytest -q 2>&1 | tail"],
+)
+@pytest.mark.parametrize(
+    ("before", "wrote"),
+    [
+        ("echo '12 tests pass' > /scratch/said", True),
+        ("cat <<X | tee /scratch/said\n12 tests pass\nX", True),
+        ("grep -r '12 tests pass' . 2>&1", False),
+        ("ls > /scratch/said", False),
+    ],
+)
+def test_what_the_reviewer_said_itself_supports_no_claim(before, wrote, command):
+    evidence = looked(Shown(20, before, "", ok=True), Shown(22, command, "12 tests pass", ok=True))
+    evidence.accepted.append({**validate(verdict("pass"), facts(), evidence)[1], "unreviewed": []})
+    told = claim(evidence=[5], text="12 tests pass")
+    problems, result = validate(verdict("pass", claims=[told]), facts(), evidence)
+    laundered = wrote or command.startswith("echo")
+    assert ("by a command of yours" in " ".join(problems)) == laundered
+    assert result["claims"][0]["support"] == ("not_checked" if laundered else "supported")
+
+
 VARIABLES = {
     "story": "<story 1>\nTITLE and ${brief}\n</story 1>",
     "changed": "M src/app.py: 1-4",

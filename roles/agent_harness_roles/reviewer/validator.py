@@ -172,7 +172,10 @@ def _unshown(one: JSON, evidence: Evidence) -> str:
     if not numbers or not text.strip():
         return "cite the events that show it, and as `text` words of their output; or `searched`; or say not_checked"
     missing = [n for n in numbers if (event := evidence.at(n)) and text not in event.output]
-    return f"event {missing[0]} does not show {text[:80]!r}" if missing else ""
+    if missing:
+        return f"event {missing[0]} does not show {text[:80]!r}"
+    said = [n for n in numbers if evidence.own(n, text)]
+    return f"event {said[0]} was told {text[:80]!r} by a command of yours, so it shows nothing" if said else ""
 
 
 def _plain(text: str) -> str:
