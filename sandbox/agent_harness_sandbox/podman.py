@@ -129,6 +129,7 @@ def _told(given: Mapping[str, Any], volumes: Mapping[str, str]) -> dict[str, Any
     spaces = {one["type"]: one.get("path", "") or "private" for one in linux["namespaces"]}
     held = {name for names in (process.get("capabilities") or {}).values() for name in names or ()}
     same = linux.get("seccomp") == json.loads(policy.seccomp())
+    memory, cpu, pids = ((linux.get("resources") or {}).get(name) or {} for name in ("memory", "cpu", "pids"))
     told: dict[str, Any] = {"Mounts": [], "Tmpfs": {}, "Binds": [], "ExtraHosts": []}
     for one in given["mounts"]:
         target, options = one["destination"], one["options"]
@@ -146,6 +147,13 @@ def _told(given: Mapping[str, Any], volumes: Mapping[str, str]) -> dict[str, Any
         "UTSMode": "" if spaces.get("uts") == "private" else spaces.get("uts", "host"),
         "IpcMode": spaces.get("ipc", "host"),
         "CgroupnsMode": spaces.get("cgroup", "host"),
+        "Memory": memory.get("limit"),
+        "MemorySwap": memory.get("swap"),
+        "CpuPeriod": cpu.get("period"),
+        "CpuQuota": cpu.get("quota"),
+        "PidsLimit": pids.get("limit"),
+        "Devices": linux.get("devices") or [],
+        "ReadonlyRootfs": given["root"].get("readonly", False),
         "CapDrop": [] if held else ["ALL"],
         "CapAdd": sorted(held),
         "SecurityOpt": [

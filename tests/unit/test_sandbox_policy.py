@@ -237,10 +237,12 @@ def test_what_podman_is_asked_for_is_what_is_compared_with_its_runtimes_configur
             "namespaces": [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount", "cgroup")],
             "seccomp": json.loads(Path(asked["seccomp_profile_path"]).read_text()),
             "sysctl": {**asked["sysctl"], podman.OWN_SYSCTL: "0 0"},
+            "resources": asked["resource_limits"],
             "maskedPaths": sorted(policy.MASKED),
             "readonlyPaths": sorted(policy.READ_ONLY_PATHS),
         },
         "mounts": [*asked["mounts"], *tmpfs],
+        "root": {"readonly": asked["read_only_filesystem"]},
     }
     size = f"size={spec.tmp_size}"
     volumes = {
@@ -252,6 +254,7 @@ def test_what_podman_is_asked_for_is_what_is_compared_with_its_runtimes_configur
     for part, key, value in [
         ("process", "capabilities", {"bounding": ["CAP_CHOWN"]}), ("process", "noNewPrivileges", False), ("process", "rlimits", limits[1:]),
         ("linux", "seccomp", None), ("linux", "sysctl", {}), ("linux", "namespaces", given["linux"]["namespaces"][1:]), ("linux", "maskedPaths", []),
+        ("linux", "resources", {}), ("root", "readonly", False), ("linux", "devices", [{"path": "/dev/kvm"}]),
     ]:  # fmt: skip
         told = podman._told(given | {part: given[part] | {key: value}}, volumes)
         assert policy.differences(spec, seen | {"HostConfig": seen["HostConfig"] | told}), key
