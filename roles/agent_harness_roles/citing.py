@@ -50,8 +50,10 @@ def _quote(one: JSON, facts: Facts, _: Evidence) -> str:
 
 def _test(one: JSON, facts: Facts, _: Evidence) -> str:
     text = _read(one["path"], facts).decode("utf-8", "replace")
+    # a comment that names a test is none; what a test looks like is known of Python alone
+    before = r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+" if one["path"].endswith(".py") else r"(?<!\w)"
     for name in one["test"].partition("[")[0].split("::"):
-        if not name or not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
+        if not name or not re.search(rf"{before}{re.escape(name)}(?!\w)", text, re.MULTILINE):
             raise LookupError(f"there is no test {name!r} in {one['path']}")
     return f"{one['path']}: {one['test']}"
 

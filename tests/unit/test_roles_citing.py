@@ -6,7 +6,8 @@ from agent_harness_roles.answerer.validator import validate as answered
 from agent_harness_roles.citing import followed
 from agent_harness_roles.evidence import Evidence, Shown
 
-FILES = {"a.py": b"x = 1\r\n\x1b[31mx = 2\r\ny = 1\n", "t.py": b"class TestA:\n    def test_b(self): ...\n"}
+FILES = {"a.py": b"x = 1\r\n\x1b[31mx = 2\r\ny = 1\n", "t.py": b"class TestA:\n    def test_b(self): ...\n# test_c\n"}
+FILES["t.js"] = b"test('test_c', () => {})\n"
 FACTS = {
     "read": FILES.get,
     "absent": lambda text: text not in "x y TestA test_b",
@@ -30,6 +31,7 @@ SEEN = Evidence(
     [
         ({"path": "a.py", "quote": "x = 1\nx = 2"}, "a.py:1 'x = 1 x = 2'"),
         ({"path": "t.py", "test": "TestA::test_b[1-2]"}, "t.py: TestA::test_b[1-2]"),
+        ({"path": "t.js", "test": "test_c"}, "t.js: test_c"),
         ({"commit": "abcdef1"}, "commit abcdef1 A subject"),
         ({"event": 1, "text": "x = 2"}, "event 5, `cat a.py; echo done`: 'x = 2'"),
         ({"event": 2, "searched": "zebra"}, "event 7, `rg -n zebra .`: 'zebra' stands nowhere"),
@@ -56,6 +58,7 @@ def test_what_is_there_is_shown(cite, shown):
         ({"path": "t.py", "test": "test_"}, "there is no test 'test_'"),
         ({"path": "t.py", "test": "[all of it is tested]"}, "there is no test ''"),
         ({"path": "t.py", "test": "TestB::test_b"}, "there is no test 'TestB'"),
+        ({"path": "t.py", "test": "test_c"}, "there is no test 'test_c'"),
         ({"commit": "1234567"}, "no commit in the history"),
         ({"event": 0, "text": "the question itself"}, "there is no event 0"),
         ({"event": 7, "text": "x = 1"}, "there is no event 7"),
