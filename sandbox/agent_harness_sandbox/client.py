@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_harness.errors import SandboxUnavailable
 
-INSTALL = "install and start a Docker engine (`apt-get install docker.io`), or name a running one in DOCKER_HOST"
+INSTALL = "install and start a Docker engine (`apt-get install docker.io`), or name one (podman's, too) in DOCKER_HOST"
 ALLOW = "let this user use the engine's socket (`usermod -aG docker USER`, then log in again)"
 
 
