@@ -7,8 +7,8 @@ is from and its id there, so that importing it again changes nothing.
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agent_harness.errors import NothingToDo, UsageError
@@ -31,7 +31,7 @@ class Source:
     """What a file holds: its items, and what of it is in none of them."""
 
     plan: Plan
-    skipped: tuple[Skipped, ...]
+    skipped: Sequence[Skipped]
     ids: str = ""
     """What is put before an item's id to make it an id of the queue."""
 
@@ -42,8 +42,7 @@ def parse(text: str) -> Source:
     if (lines := text.count("\n")) > MOST_LINES:
         raise UsageError(f"it has {lines} lines", why=f"{MOST_LINES} is the most", next="split it")
     if start.startswith(MARK):
-        plan, skipped = read(text)
-        found = Source(plan, tuple(skipped))
+        found = Source(*read(text))
     else:
         found = _listed(start) if start[:1] in {"[", "{"} else _checklist(text)
     items = found.plan.items
@@ -170,8 +169,7 @@ def _checklist(text: str) -> Source:
         PlanItem(name, draft.title, draft.brief, draft.done, depends_on=tuple(names[one] for one in needs))
         for name, (draft, needs) in zip(names, reader.items, strict=True)
     )
-    skipped = sorted([*odd, *reader.untaken.values()], key=lambda one: one.line)
-    return Source(Plan("", items=items), tuple(skipped))
+    return Source(Plan("", items=items), sorted([*odd, *reader.untaken.values()], key=lambda one: one.line))
 
 
 # --- GitHub issues ------------------------------------------------------------------------------------------
@@ -180,7 +178,7 @@ def _checklist(text: str) -> Source:
 def _listed(text: str) -> Source:
     """The JSON values in a text, one after the other as paging tools print them; lists in lists flattened. What is no
     JSON may still be a checklist, of which a line begins like that."""
-    decoder, found, at = json.JSONDecoder(), [], 0
+    decoder, found, at = json.JSONDecoder(), list[Any](), 0
     try:
         while at < len(text):
             value, at = decoder.raw_decode(text, at)
@@ -192,55 +190,45 @@ def _listed(text: str) -> Source:
         if not source.plan.items:
             raise UsageError("it is not whole as JSON", why=str(error), next=READABLE) from error
         return source
-    return _issues(list(_flat(found)))
-
-
-def _flat(values: Sequence[Any], depth: int = 0) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list) and depth < 3:
-            yield from _flat(value, depth + 1)
-        else:
-            yield value
+    for _ in range(3):
+        found = [one for value in found for one in (value if isinstance(value, list) else [value])]
+    return _issues(found)
 
 
 def _issues(values: Sequence[Any]) -> Source:
     items: dict[str, PlanItem] = {}
     skipped: list[Skipped] = []
     for at, value in enumerate(values, 1):
-        item, why, odd = _issue(value)
-        name = f"#{item.id} {item.title}" if item else f"entry {at}"
-        if item and not why and item.origin + item.id in items:
+        name, item, why = _issue(value, f"entry {at}")
+        if item and items.setdefault(item.origin + item.id, item) is not item:
             why = "it stands in the list twice"
-        if item and not why:
-            items[item.origin + item.id] = item
-            why = odd
         if why:
             skipped.append(Skipped(0, f"{name}: {why}", ""))
-    return Source(Plan("", items=tuple(items.values())), tuple(skipped), "issue-")
+    return Source(Plan("", items=tuple(items.values())), skipped, "issue-")
 
 
-def _issue(value: Any) -> tuple[PlanItem | None, str, str]:
-    """An issue, why it is not imported, and what of it was changed."""
+def _issue(value: Any, entry: str) -> tuple[str, PlanItem | None, str]:
+    """An issue's name, the issue where it is imported, and why not, or what of it was changed."""
     number = value.get("number") if isinstance(value, dict) else None
     if isinstance(number, bool) or not isinstance(number, int) or not isinstance(value.get("title"), str):
-        return None, "it is no issue: it has no number and title", ""
+        return entry, None, "it is no issue: it has no number and title"
     url = str(value.get("html_url") or value.get("url") or "")
     (title, odd), (body, also) = _text(value["title"]), _text(value.get("body"))
-    state, reason = (str(value.get(name) or "").lower() for name in ("state", "state_reason"))
-    reason = reason or str(value.get("stateReason") or "").lower()
-    repo = re.search(r"([\w.-]+/[\w.-]+)/(?:-/)?(?:issues|pull)/\d+$", url)
-    after = dict.fromkeys(re.findall(r"\d+", " ".join(_AFTER.findall(body))))
-    text = "\n\n".join(one for one in (body.strip(), f"From: {url}" * bool(url)) if one)
-    needs = tuple(one for one in map(str, map(int, after)) if one != str(number))
-    item = PlanItem(str(number), one_line(title), text, state == "closed", depends_on=needs)
-    item = replace(item, origin=repo[1] if repo else url.removesuffix(str(number)).rstrip("/#-"))
+    name, state = f"#{number} {one_line(title)}", str(value.get("state") or "").lower()
+    reason = str(value.get("state_reason") or value.get("stateReason") or "").lower()
     if "pull_request" in value or "/pull/" in url:
-        return item, "it is a pull request", ""
-    if not item.title:
-        return item, "its title is empty", ""
+        return name, None, "it is a pull request"
+    if not title.strip():
+        return name, None, "its title is empty"
     if state == "closed" and reason in {"not_planned", "duplicate"}:
-        return item, f"it was closed as {reason.replace('_', ' ')}", ""
-    return item, "", "control characters in it were replaced" * (odd or also)
+        return name, None, f"it was closed as {reason.replace('_', ' ')}"
+    repo = re.search(r"([\w.-]+/[\w.-]+)/(?:-/)?(?:issues|pull)/\d+$", url)
+    origin = repo[1] if repo else url.removesuffix(str(number)).rstrip("/#-")
+    after = dict.fromkeys(str(int(one)) for one in re.findall(r"\d+", " ".join(_AFTER.findall(body))))
+    needs = tuple(one for one in after if one != str(number))
+    text = "\n\n".join(one for one in (body.strip(), f"From: {url}" * bool(url)) if one)
+    item = PlanItem(str(number), one_line(title), text, state == "closed", depends_on=needs, origin=origin)
+    return name, item, "control characters in it were replaced" * (odd or also)
 
 
 def _text(value: Any) -> tuple[str, bool]:

@@ -89,8 +89,6 @@ class Draft:
 def lines_of(text: str) -> tuple[list[str], list[Skipped]]:
     """The lines of a file that anybody may have written, without characters that steer a terminal or a reader."""
     found = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    if not _CONTROL.search("".join(found)):
-        return found, []
     why = "control characters in it were replaced"
     odd = [Skipped(number, why, tidy(line)) for number, line in enumerate(found, 1) if _CONTROL.search(line)]
     return [tidy(line) for line in found], odd

@@ -41,7 +41,8 @@ def insert(
             keys |= {draft.key: item} if draft.key else {}
     fresh = {item: _keyed(tx, draft, keys) for item, draft in fresh.items()}
     states = _states(tx, fresh) | {item: ItemState.DONE for item, draft in fresh.items() if draft.done}
-    waiters = _waiters(tx, keys)
+    old = tx.execute(select(WANTED).where(WANTED.c.key.in_(keys))).all() if keys else []  # what waited for the new ones
+    waiters = [{"item": row.item, "needs": keys[row.key], "ordinal": row.ordinal} for row in old]
     _check_cycles(tx, fresh, waiters)
     edges, wanted = list(waiters), list[dict[str, Any]]()
     for item, draft in fresh.items():
@@ -68,12 +69,6 @@ def _keyed(tx: Connection, draft: NewItem, keys: dict[str, str]) -> NewItem:
     return replace(draft, depends_on=tuple(ids), needs=tuple(key for key, item in found.items() if not item))
 
 
-def _waiters(tx: Connection, keys: dict[str, str]) -> list[dict[str, Any]]:
-    """The dependencies on the new items of those that wait for their keys."""
-    rows = tx.execute(select(WANTED).where(WANTED.c.key.in_(keys))).all() if keys else []
-    return [{"item": row.item, "needs": keys[row.key], "ordinal": row.ordinal} for row in rows]
-
-
 def _check_cycles(tx: Connection, fresh: dict[str, NewItem], waiters: list[dict[str, Any]]) -> None:
     """Old items matter only where one of them waits for a new one: before that nothing leads from old to new."""
     needs = {item: list(draft.depends_on) for item, draft in fresh.items()}
@@ -87,8 +82,7 @@ def _check_cycles(tx: Connection, fresh: dict[str, NewItem], waiters: list[dict[
 def _known(tx: Connection, key: str | None) -> str | None:
     if key is None:
         return None
-    found: str | None = tx.execute(select(ITEM.c.id).where(ITEM.c.key == key)).scalar_one_or_none()
-    return found
+    return tx.execute(select(ITEM.c.id).where(ITEM.c.key == key)).scalar_one_or_none()
 
 
 def _free_id(tx: Connection, wanted: str | None, fresh: dict[str, NewItem]) -> str:
@@ -108,11 +102,8 @@ def _states(tx: Connection, fresh: dict[str, NewItem]) -> dict[str, str]:
     for item, draft in fresh.items():
         for need in draft.depends_on:
             if need not in states and need not in fresh:
-                raise UsageError(
-                    f"the item {item} cannot depend on {need!r}",
-                    why="there is no such item",
-                    next="queue that one first, or see `agent-harness queue list`",
-                )
+                how = "queue that one first, or see `agent-harness queue list`"
+                raise UsageError(f"the item {item} cannot depend on {need!r}", why="there is no such item", next=how)
     return states
 
 
@@ -136,10 +127,8 @@ def clean(new: NewItem, redact: Callable[[str], str]) -> NewItem:
     commands = [check.command for check in new.checks or ()]
     for text in (*commands, *new.allow_paths, *new.depends_on, *new.needs, new.key or "", new.base or "", new.id or ""):
         if redact(text) != text:  # these are used as they are: a redacted command would fail, and nobody knew why
-            raise UsageError(
-                f"a secret stands in {redact(text)!r}",
-                next="leave it out: checks run without any of the harness's keys",
-            )
+            how = "leave it out: checks run without any of the harness's keys"
+            raise UsageError(f"a secret stands in {redact(text)!r}", next=how)
     return replace(
         new,
         title=plain(redact(" ".join(new.title.split()))),
@@ -157,11 +146,8 @@ def plain(text: str) -> str:
 def check_id(item: str) -> None:
     """Raise UsageError for an id that cannot be the last part of a branch's name."""
     if not _ID.fullmatch(item) or ".." in item or item.endswith((".", ".lock")):
-        raise UsageError(
-            f"{item!r} cannot be an item's id",
-            why="an id becomes part of a branch's name",
-            next="use 1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit, without `..`, a last `.` or `.lock`",
-        )
+        how = "use 1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit, without `..`, a last `.` or `.lock`"
+        raise UsageError(f"{item!r} cannot be an item's id", why="an id becomes part of a branch's name", next=how)
 
 
 def check_cycles(needs: Mapping[str, Sequence[str]]) -> None:

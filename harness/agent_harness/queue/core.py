@@ -34,7 +34,6 @@ LOST = "lost"
 
 _ACTIVE = (ItemState.CLAIMED, ItemState.DELIVERING)
 _OWNED = (*_ACTIVE, ItemState.HELD)  # who holds an item for a person may still act once the answer is there
-_JUDGED = (Settlement.DONE, Settlement.FAILED)
 _ORDER = (ITEM.c.priority.desc(), ITEM.c.not_before_ms, ITEM.c.position)
 
 
@@ -89,9 +88,7 @@ class Queue:
         Raises UsageError for one that is done or being worked on.
         """
         with self._store.write() as tx:
-            row = self._row(tx, item)
-            if row.state in (*_ACTIVE, ItemState.DONE):
-                raise UsageError(f"the item {item} cannot be retried", why=f"it is {row.state}")
+            row = self._open(tx, item, "be retried")
             state = ItemState.BLOCKED if self._waits(tx, item) else ItemState.READY
             tx.execute(BUDGET.delete().where(BUDGET.c.scope == item))
             tx.execute(RESERVATION.delete().where(RESERVATION.c.item == item))  # what is settled late, is nobody's
@@ -103,9 +100,7 @@ class Queue:
 
         Raises UsageError for one that is done, or that a worker has."""
         with self._store.write() as tx:
-            row = self._row(tx, item)
-            if row.state in (*_ACTIVE, ItemState.DONE):
-                raise UsageError(f"the item {item} cannot be declared done", why=f"it is {row.state}")
+            row = self._open(tx, item, "be declared done")
             reason = plain(self._audit.redact(f"declared done: {why}"))
             self._move(tx, row, ItemState.DONE, reason, token="", generation=row.generation + 1)
             self._unblock(tx, item)
@@ -118,15 +113,13 @@ class Queue:
         """
         with self._store.write() as tx:
             row = self._row(tx, item)
-            if row.state == ItemState.DELIVERING:
-                raise UsageError(f"the item {item} is being delivered", next="wait for its end, then look again")
-            if row.state == ItemState.DONE:
-                raise UsageError(f"the item {item} cannot be cancelled", why="it is done")
+            if row.state in {ItemState.DELIVERING, ItemState.DONE}:
+                how = "wait for its end, then look again" if row.state == ItemState.DELIVERING else ""
+                raise UsageError(f"the item {item} cannot be cancelled", why=f"it is {row.state}", next=how)
+            if row.state == ItemState.CLAIMED:
+                self._end_attempt(tx, row, Settlement.CANCELLED)
             if row.state != ItemState.CANCELLED:
-                if row.state == ItemState.CLAIMED:
-                    self._end_attempt(tx, row, Settlement.CANCELLED)
-                generation = row.generation + 1
-                self._move(tx, row, ItemState.CANCELLED, "cancelled", token="", generation=generation)
+                self._move(tx, row, ItemState.CANCELLED, "cancelled", token="", generation=row.generation + 1)
             return self._load(tx, item)
 
     # --- workers --------------------------------------------------------------------------------------------
@@ -208,12 +201,13 @@ class Queue:
                     return self._load(tx, claim.item.id)
                 raise _lost(claim, f"it is {row.state}")
             failures = row.failures + (settlement is Settlement.FAILED)
-            if settlement not in _JUDGED:
+            if settlement not in {Settlement.DONE, Settlement.FAILED}:
                 feedback = feedback or row.feedback
             losses = row.losses + lost
             if lost and losses >= self._max_losses:
                 settlement, reason = Settlement.HELD, self._loss(reason, losses)
-            state = self._state_after(settlement, failures)
+            again = settlement is Settlement.FAILED and failures < self._max_failures
+            state = ItemState.READY if again or settlement is Settlement.DEFERRED else ItemState(settlement.value)
             later = not_before_ms if settlement is Settlement.DEFERRED else 0
             counts = {"failures": failures, "losses": losses}
             self._move(tx, row, state, reason, **counts, feedback=feedback, not_before_ms=later)
@@ -245,6 +239,13 @@ class Queue:
                     taken.append(row.id)
         return taken
 
+    def _open(self, tx: Connection, item: str, move: str) -> Any:
+        """The row of an item that no worker has and that is not done. Raises UsageError."""
+        row = self._row(tx, item)
+        if row.state in (*_ACTIVE, ItemState.DONE):
+            raise UsageError(f"the item {item} cannot {move}", why=f"it is {row.state}")
+        return row
+
     # --- moves ----------------------------------------------------------------------------------------------
 
     def _fenced(self, tx: Connection, claim: Claim) -> Any:
@@ -253,10 +254,6 @@ class Queue:
         if (row.token, row.generation) != (claim.token, claim.generation):
             raise _lost(claim, f"it is {row.state}, in generation {row.generation}")
         return row
-
-    def _state_after(self, settlement: Settlement, failures: int) -> ItemState:
-        again = settlement is Settlement.FAILED and failures < self._max_failures
-        return ItemState.READY if again or settlement is Settlement.DEFERRED else ItemState(settlement.value)
 
     def _lose(self, tx: Connection, row: Any, why: str) -> None:
         losses = row.losses + 1
