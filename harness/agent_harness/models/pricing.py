@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from agent_harness.errors import ConfigError
 from agent_harness.types import NANO, Usage, digest
 
 _MILLION = 1_000_000
@@ -34,22 +33,15 @@ class Price:
     long: Price | None = None
 
     @classmethod
-    def of(cls, usd: Mapping[str, Any], where: str = "price") -> Price:
-        """From US dollars per million tokens: `input`, `output`, and where they differ from `input` `cache_read` and
-        `cache_write`, as numbers or decimal texts. Raises ConfigError naming `where`."""
-        unknown = set(usd) - {*_KEYS, "long"}
-        if unknown or usd.get("input") is None or usd.get("output") is None:
-            raise ConfigError(
-                f"{where} has {', '.join(sorted(usd)) or 'nothing'}",
-                next="give input and output, and if you like cache_read and cache_write, in USD per million tokens",
-            )
-        rates = {key: _nano(usd[key], f"{where}.{key}") for key in _KEYS if usd.get(key) is not None}
-        read, write = rates.get("cache_read", rates["input"]), rates.get("cache_write", rates["input"])
+    def of(cls, usd: Mapping[str, Any]) -> Price:
+        """From US dollars per million tokens as the configuration or the table has them: `input`, `output`, and where
+        they differ from `input` `cache_read` and `cache_write`, as numbers or decimal texts."""
+        named = {key: Decimal(str(usd[key])) * NANO for key in _KEYS if usd.get(key) is not None}
+        rates = {key: int(rate.to_integral_value(rounding="ROUND_CEILING")) for key, rate in named.items()}
+        read, write = (rates.get(key, rates["input"]) for key in _KEYS[2:])
         price = cls(rates["input"], rates["output"], read, write)
-        if (tier := usd.get("long")) is None:
-            return price
-        long = cls.of({key: value for key, value in tier.items() if key != "from"}, f"{where}.long")
-        return replace(price, long_from=tier["from"], long=long)
+        tier = usd.get("long")
+        return replace(price, long_from=tier["from"], long=cls.of(tier)) if tier else price
 
     def as_json(self) -> dict[str, Any]:
         """The rates as plain data, for a call's record."""
@@ -101,14 +93,11 @@ class PriceTable:
 
     @staticmethod
     def parse(raw: bytes) -> PriceTable:
-        """A table from its bytes. Raises ConfigError."""
-        try:
-            data = json.loads(raw)
-            contexts = {name: row.pop("context") for name, row in data["models"].items() if "context" in row}
-            prices = {name: Price.of(row, f"the price of {name}") for name, row in data["models"].items()}
-            return PriceTable(data["version"], digest(raw), prices, contexts)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError("the price table cannot be read", why=str(error), next="reinstall the package") from None
+        """A table from its bytes."""
+        data = json.loads(raw)
+        contexts = {name: row["context"] for name, row in data["models"].items() if "context" in row}
+        prices = {name: Price.of(row) for name, row in data["models"].items()}
+        return PriceTable(data["version"], digest(raw), prices, contexts)
 
     def find(self, model: str) -> Price | None:
         """The price of `provider/model`, whichever of its wire formats; None where it is not known. A bare name is
@@ -118,14 +107,3 @@ class PriceTable:
             return self.prices.get(model)
         found = [price for name, price in self.prices.items() if name.split("/", 1)[1] == model]
         return found[0] if len(found) == 1 else None
-
-
-def _nano(value: Any, where: str) -> int:
-    try:
-        exact = Decimal(str(value)) * NANO
-        whole = int(exact.to_integral_value(rounding="ROUND_CEILING"))
-    except (InvalidOperation, ValueError, OverflowError):
-        whole = -1
-    if whole < 0 or isinstance(value, bool):
-        raise ConfigError(f"{where} is {value!r}", why="it must be 0 or more US dollars per million tokens")
-    return whole

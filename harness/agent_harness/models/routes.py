@@ -34,7 +34,7 @@ class Route:
         """A route as the configuration has it."""
         same = settings.model_dump(exclude={"price", "protocol"})
         usd = settings.price
-        return cls(name, price=Price.of(usd.model_dump(), f"routes.{name}.price") if usd else None, **same)
+        return cls(name, price=Price.of(usd.model_dump()) if usd else None, **same)
 
     @property
     def endpoint(self) -> str:
