@@ -108,7 +108,7 @@ def _store(repository: HarnessRepository, source: Source, commit: str, branch: s
     """False where the branch was moved meanwhile."""
     git = source.git
     _refuse_checked_out(source, branch)
-    if git.attempt("cat-file", "-e", f"{commit}^{{commit}}").code or _incomplete(git, commit).code:
+    if _incomplete(git, commit).code:
         _send(repository, git, commit)
     ref = f"refs/heads/{branch}"
     swap = f"start\0option no-deref\0update {ref}\0{commit}\0{old or _ZERO}\0prepare\0commit\0"
@@ -135,7 +135,10 @@ def _send(repository: HarnessRepository, git: Git, commit: str) -> None:
 
 
 def _incomplete(git: Git, commit: str) -> Done:
-    return git.attempt("rev-list", "--objects", "--quiet", commit, "--not", "--all", timeout_s=LONG_S)
+    """Ends with an exit code where something of the commit is missing. A branch that leads nowhere is none of it."""
+    there = git.attempt("cat-file", "-e", f"{commit}^{{commit}}")
+    words = ("--ignore-missing", "--objects", "--quiet", commit, "--not", "--all")
+    return there if there.code else git.attempt("rev-list", *words, timeout_s=LONG_S)
 
 
 # --- a URL ------------------------------------------------------------------------------------------------------

@@ -95,8 +95,10 @@ class Done:
     def why(self) -> str:
         """What git said in one line: its last `fatal:` or `error:`."""
         lines = self.err.decode("utf-8", "backslashreplace").strip().splitlines()
-        said = [line for line in lines if line.startswith(("fatal: ", "error: ", "remote: fatal: "))] or lines[-1:]
-        return said[-1].removeprefix("remote: ").split(": ", 1)[-1][:300] if said else f"exit code {self.code}"
+        said = [n for n, line in enumerate(lines) if line.startswith(("fatal: ", "error: ", "remote: fatal: "))]
+        told = lines[said[-1] if said else -1 :] or [f"exit code {self.code}"]
+        first = told[0].removeprefix("remote: ").split(": ", 1)[-1]
+        return " ".join([first, *(told[1:] if first.endswith(":") else ())])[:300]
 
     def fault(self) -> GitFault:
         """The error of a process that failed, with the known causes in plain words."""
@@ -269,7 +271,7 @@ def blobs(git: Git, ids: list[str]) -> Iterator[Iterator[bytes]]:
     with git.stream("cat-file", "--batch", "--buffer", stdin="".join(f"{i}\n" for i in ids).encode()) as out:
         for wanted in ids:
             head = out.readline().split()
-            if len(head) != 3:
+            if len(head) != 3 or head[1] != b"blob":
                 raise GitFault(f"object {wanted} cannot be read", why=b" ".join(head).decode("ascii", "replace"))
             chunks = _chunks(out, int(head[2]))
             yield chunks

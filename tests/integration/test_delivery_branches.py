@@ -182,6 +182,23 @@ def test_a_locked_branch_is_a_fault_and_loses_nothing(local):
     assert local.tip() == commit
 
 
+@pytest.mark.parametrize("said", ["garbage\n", "1" * 40 + "\n", ""])
+def test_a_branch_that_leads_nowhere_stands_in_nobodys_way(local, said):
+    commit = local.commit("one")
+    (local.source / ".git/refs/heads/broken").write_text(said)
+    local.deliver(commit)
+    assert local.tip() == commit
+
+
+def test_a_commit_that_is_not_whole_is_not_delivered(local):
+    made = git(local.source, "commit-tree", "HEAD^{tree}", "-p", "HEAD", stdin=b"m")
+    git(local.source, "update-ref", "refs/heads/theirs", made)
+    commit = local.commit("one", parent=local.ours.fetch(local.to, "theirs"))
+    (local.source / ".git/objects" / made[:2] / made[2:]).unlink()
+    local.deliver(commit)  # what is missing comes along
+    assert git(local.source, "cat-file", "-t", made) == "commit"
+
+
 def test_bare_and_worktree_sources(local):
     git(local.top, "clone", "-q", "--bare", str(local.source), "bare.git")
     git(local.source, "worktree", "add", "-q", str(local.top / "wt"), "-b", "side")

@@ -63,6 +63,11 @@ def test_blobs_come_in_order_and_may_be_skipped(repo):
     assert list(blobs(Git(repo / ".git"), [])) == []
 
 
+def test_an_object_that_is_no_file_is_a_fault(repo):
+    with pytest.raises(GitFault, match="cannot be read"):
+        list(blobs(Git(repo / ".git"), [git(repo, "rev-parse", "HEAD")]))
+
+
 def test_a_missing_object_is_a_fault(repo):
     with pytest.raises(GitFault, match="cannot be read"):
         list(blobs(Git(repo / ".git"), ["0" * 40]))
@@ -79,6 +84,7 @@ def test_a_missing_object_is_a_fault(repo):
         (b"fatal: Unable to create '/r/a.lock': File exists.\n\nAnother git process\n", "holds a lock"),
         (b"warning: w\nfatal: odd\nhint: h\n", "git gc failed: odd"),
         (b"", "exit code 128"),
+        (b"fatal: unknown repository extension found:\n\n\treftable\n", "extension found: reftable"),
     ],
 )
 def test_a_fault_says_why_in_one_line(said, words):

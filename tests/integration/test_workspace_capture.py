@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_harness.errors import UsageError
+from agent_harness.errors import GitFault, UsageError
 from agent_harness.workspace import CaptureLimits, HarnessRepository
 from agent_harness.workspace.scan import Scan
 from fakes.repos import git, make, snapshot, write
@@ -395,3 +395,21 @@ def test_any_tree_comes_back_as_it_was(tmp_path_factory, old, new):
     if patch:
         git(top / "back", "apply", "--index", "-", stdin=patch)
     assert git(top / "back", "write-tree") == commits[1].tree
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_disk_of_ours_is_a_fault_and_no_refusal_of_a_file(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    if os.system(f"mount -t tmpfs -o size=1m tmpfs '{small}' 2>/dev/null") != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        make(tmp_path / "s", {"a": b"1"})
+        ours = HarnessRepository.open(small / "r.git")
+        base = ours.fetch(str(tmp_path / "s"), "main")
+        write(tmp_path / "t", {"a": b"1", "big": os.urandom(3 << 20)})
+        with pytest.raises(GitFault, match=r"cannot capture .*No space left"):
+            ours.capture(base, tmp_path / "t", keep_as=KEEP, message="m")
+        assert ours.kept(KEEP) is None
+    finally:
+        os.system(f"umount '{small}'")

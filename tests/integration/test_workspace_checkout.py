@@ -6,6 +6,7 @@ import pytest
 
 from agent_harness.errors import UsageError
 from agent_harness.workspace import HarnessRepository
+from agent_harness.workspace.folders import boot
 from fakes.repos import git, make, snapshot
 
 ODD = {
@@ -141,6 +142,71 @@ def test_a_hostile_tree_is_not_written(ours, source, tmp_path, name):
     with pytest.raises(UsageError, match="cannot be checked out"):
         ours.materialise(commit, tmp_path / "t" / "x", uid=0, gid=0)
     assert not (tmp_path / "t").exists()
+
+
+def trees_of(source):
+    """Makes a tree of (mode, name, object id), and puts a commit of it on a branch."""
+    blob, target = (git(source, "hash-object", "-w", "--stdin", stdin=data) for data in (b"1", b"/etc"))
+
+    def tree(*rows):
+        raw = b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for mode, name, oid in rows)
+        return git(source, "hash-object", "-t", "tree", "-w", "--literally", "--stdin", stdin=raw)
+
+    def commit(top):
+        git(source, "update-ref", "refs/heads/made", git(source, "commit-tree", top, "-m", "x"))
+
+    return blob, target, tree, commit
+
+
+@pytest.mark.parametrize("kind", [b"100644", b"120000"])
+def test_what_is_a_folder_too_is_not_written(ours, source, tmp_path, kind):
+    blob, target, tree, commit = trees_of(source)
+    commit(tree((kind, b"x", target), (b"40000", b"x", tree((b"100644", b"y", blob)))))
+    with pytest.raises(UsageError, match="x cannot be checked out: it is a file and a folder at once"):
+        ours.materialise(ours.fetch(str(source), "made"), tmp_path / "t", uid=0, gid=0)
+
+
+@pytest.mark.parametrize("target", [b"", b"a\0b", b"a" * 4096])
+def test_a_link_that_no_system_has_is_a_usage_error(ours, source, tmp_path, target):
+    _, _, tree, commit = trees_of(source)
+    commit(tree((b"120000", b"x", git(source, "hash-object", "-w", "--stdin", stdin=target))))
+    with pytest.raises(UsageError, match="no link can have its target"):
+        ours.materialise(ours.fetch(str(source), "made"), tmp_path / "t", uid=0, gid=0)
+
+
+def test_a_name_that_no_folder_takes_is_a_usage_error_of_one_short_line(ours, source, tmp_path):
+    blob, _, tree, commit = trees_of(source)
+    commit(tree((b"100644", b"x" * 4000, blob)))
+    with pytest.raises(UsageError, match="its path is too long") as told:
+        ours.materialise(ours.fetch(str(source), "made"), tmp_path / "t", uid=0, gid=0)
+    assert len(told.value.line) < 400
+    commit(tree((b"100644", b"x" * 256, blob)))
+    with pytest.raises(UsageError, match="its path is too long"):
+        ours.materialise(ours.fetch(str(source), "made"), tmp_path / "t", uid=0, gid=0)
+
+
+@pytest.mark.parametrize("time", ["99999999999999999999", "253402300799", "-5", "1e9", ""])
+def test_a_commit_of_any_time_can_be_worked_on(ours, source, tmp_path, time):
+    raw = f"tree {git(source, 'rev-parse', 'HEAD^{tree}')}\nauthor a <b> 1 +0000\ncommitter a <b> {time} +0000\n\nm\n"
+    made = git(source, "hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=raw.encode())
+    git(source, "update-ref", "refs/heads/made", made)
+    base = ours.fetch(str(source), "made")
+    ours.materialise(base, tmp_path / "t", uid=os.getuid(), gid=os.getgid())
+    (tmp_path / "t/new").write_text("1")
+    assert ours.capture(base, tmp_path / "t", keep_as="", message="m").changes
+
+
+def test_a_pack_of_before_a_power_cut_is_not_taken(ours, source, tmp_path):
+    base = ours.fetch(str(source), "main")
+    ours.materialise(base, tmp_path / "one", uid=0, gid=0)
+    (kept,) = (ours.path / "harness-packs").iterdir()
+    assert kept.name == f"{base}-{boot()}", "nothing was flushed to the disk"
+    for path in kept.iterdir():
+        path.chmod(0o644)
+        path.write_bytes(b"")
+    kept.rename(kept.with_name(f"{base}-anotherboot"))
+    ours.materialise(base, tmp_path / "two", uid=0, gid=0)
+    assert git(tmp_path / "two", "fsck", "--no-reflogs") == ""
 
 
 def test_old_packs_are_dropped(ours, tmp_path):

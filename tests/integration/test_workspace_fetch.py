@@ -104,6 +104,44 @@ def test_an_unknown_ref_names_near_ones(ours, source):
         ours.fetch(str(source), "feature/parsre")
 
 
+def test_near_ones_are_found_among_very_many(ours, source):
+    head = git(source, "rev-parse", "HEAD")
+    (source / ".git/packed-refs").write_text("".join(f"{head} refs/tags/b{n:06}\n" for n in range(100_000)))
+    began = time.monotonic()
+    with pytest.raises(UsageError, match="did you mean main"):
+        ours.fetch(str(source), "mian")
+    assert time.monotonic() - began < 8
+
+
+def test_a_commit_that_cannot_be_read_is_not_called_unknown(ours, source):
+    head = git(source, "rev-parse", "HEAD")
+    path = source / ".git/objects" / head[:2] / head[2:]
+    path.chmod(0o644)
+    path.write_bytes(b"")
+    with pytest.raises(GitFault, match=r"main of .* cannot be read.*git fsck"):
+        ours.fetch(str(source), "main")
+
+
+@pytest.mark.parametrize("ref", ["main:sub/a", "main^{tree}", "blob"])
+def test_what_is_no_commit_is_a_usage_error(ours, source, ref):
+    git(source, "tag", "blob", "main:sub/a")
+    with pytest.raises(UsageError, match="no commit named"):
+        ours.fetch(str(source), ref)
+
+
+def test_a_worktree_whose_repository_moved_is_said(ours, source, tmp_path):
+    git(source, "worktree", "add", "-q", str(tmp_path / "wt"), "-b", "side")
+    source.rename(tmp_path / "moved")
+    with pytest.raises(UsageError, match=r"not a git repository: .*/worktrees/wt.*git worktree repair"):
+        ours.fetch(str(tmp_path / "wt"), "side")
+
+
+def test_a_repository_that_cannot_be_opened_is_a_fault(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GitFault, match="cannot be opened: "):
+        HarnessRepository.open(tmp_path / "file")
+
+
 @pytest.mark.parametrize("ref", ["main", "main~0", "origin/main"])
 def test_a_tag_that_is_named_like_a_branch_does_not_take_its_place(ours, source, ref):
     head = git(source, "rev-parse", "HEAD")

@@ -49,7 +49,13 @@ def capture_tree(
         raise UsageError(f"no work tree at {work_tree}", why=str(error.strerror)) from error
     rules = IgnoreRules(git_dir, before, scratch)
     with closing(top), tempfile.TemporaryFile(dir=scratch) as stream:
-        keep = lambda data: stream.writelines((b"blob\ndata %d\n" % len(data), data, b"\n"))  # as fast-import takes it
+
+        def keep(data: bytes) -> None:
+            try:
+                stream.writelines((b"blob\ndata %d\n" % len(data), data, b"\n"))  # as fast-import takes it
+            except OSError as error:  # our disk's fault, not the file's that was read
+                raise GitFault(f"cannot capture {work_tree}", why=str(error.strerror)) from error
+
         scan = Scan(before, rules.drop, keep, limits)
         scan.run(top)
         _judge_links(git, before, scan)

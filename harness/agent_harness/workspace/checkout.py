@@ -23,7 +23,7 @@ from pathlib import Path
 from agent_harness.errors import Cancelled, UsageError
 from agent_harness.git import IDENTITY, LONG_S, Git, blobs
 from agent_harness.workspace.entries import GITLINK, LINK, PROGRAM, Entry, folders, shown, unsafe
-from agent_harness.workspace.folders import closing, opened
+from agent_harness.workspace.folders import boot, closing, opened
 
 ATTRIBUTES = "* !filter !diff -text !eol !ident !working-tree-encoding !merge !export-ignore !export-subst\n"
 """Outranks every `.gitattributes`: bytes stay as they are, and git alone says what is binary."""
@@ -31,6 +31,7 @@ ATTRIBUTES = "* !filter !diff -text !eol !ident !working-tree-encoding !merge !e
 _POINTER, _POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 _BRANCH = "main"
 _KEPT_PACKS = 3
+_SHOWN, _LONGEST_TARGET = 200, 4096
 _CONFIG = (
     "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tautocrlf = false\n"
     f"\ttrustctime = false\n[gc]\n\tauto = 0\n[user]\n\tname = {IDENTITY[0]}\n\temail = {IDENTITY[1]}\n"
@@ -80,12 +81,13 @@ def write_tree(
     """Write the files into the new folder `place.dest`; gives back what the file system says of each, too.
 
     `at_s` is every file's time. Raises UsageError (the folder is not empty, a path cannot be written) or Cancelled."""
+    inside = folders(entries)
     for path in entries:
-        if reason := unsafe(path):
-            raise UsageError(f"{shown(path)} cannot be checked out", why=reason)
+        if reason := unsafe(path) or ("it is a file and a folder at once" if path in inside else ""):
+            raise UsageError(f"{shown(path)[:_SHOWN]} cannot be checked out", why=reason)
     place.fresh()
     modules = [path for path, entry in entries.items() if entry.mode == GITLINK]
-    for folder in sorted({*folders(entries), *modules}):
+    for folder in sorted({*inside, *modules}):
         place.path(folder).mkdir(0o755)
         place.own(place.path(folder))
     # All folders are there and real before the first file, and links come last: nothing is written through a link.
@@ -104,7 +106,10 @@ def write_tree(
 def _write(entry: Entry, chunks: Iterable[bytes], place: Place, at_ns: int) -> os.stat_result:
     path = place.path(entry.path)
     if entry.mode == LINK:
-        path.symlink_to(os.fsdecode(b"".join(chunks)))
+        target = b"".join(chunks)
+        if not 0 < len(target) < _LONGEST_TARGET or b"\0" in target:
+            raise UsageError(f"{shown(entry.path)} cannot be checked out", why="no link can have its target")
+        path.symlink_to(os.fsdecode(target))
     else:
         mode = 0o755 if entry.mode == PROGRAM else 0o644
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -121,7 +126,7 @@ def packed(git: Git, folder: Path, commit: str) -> Generator[Path]:
     """A folder with the pack of a commit's whole history and its index, kept for the next work tree on that commit.
     Nobody removes it while the block runs; the newest few stay."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    made = folder / commit
+    made = folder / f"{commit}-{boot()}"  # a power cut may leave a file without its bytes
     with closing(opened(folder)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 FILE, PROGRAM, LINK, GITLINK, ABSENT = "100644", "100755", "120000", "160000", "000000"
 
+LONGEST_NAME = 255
 LONGEST_PATH = 2048
 """Bytes of a path inside a tree. Longer ones cannot be checked out below an ordinary folder."""
 
@@ -55,7 +56,7 @@ def unsafe(path: bytes) -> str:
         return "it would lie outside the tree"
     if any(means_git(part) for part in parts):
         return "it would be taken for git's own folder"
-    return "its path is too long" if len(path) > LONGEST_PATH else ""
+    return "its path is too long" if len(path) > LONGEST_PATH or max(map(len, parts)) > LONGEST_NAME else ""
 
 
 def leads_out(path: bytes, links: Mapping[bytes, bytes]) -> str:

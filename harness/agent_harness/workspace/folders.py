@@ -10,6 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def boot() -> str:
+    """The id of the machine's boot: what was not flushed to the disk is whole as long as it stays the same."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+
+
 @contextmanager
 def closing(fd: int) -> Generator[int]:
     """A descriptor, closed at the end."""

@@ -27,6 +27,8 @@ _HAVES = 50
 _LIMITS = CaptureLimits()
 _INIT = "init --quiet --bare --template= --object-format=sha1 --initial-branch=none"
 _LOCK_TRIES = 200
+_LONGEST_TIME = 12
+"""Digits of a time that git takes back: none after the year 3000 and some."""
 _SCRATCH = "harness-capture-"
 _STALE_S = 86_400
 
@@ -42,15 +44,20 @@ class HarnessRepository:
     def open(cls, path: Path) -> HarnessRepository:
         """The repository at `path`, made where there is none. Only its owner can look into it."""
         path = path.absolute()
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.chmod(0o700)
-        repository = cls(path)
-        if not (path / "HEAD").exists():
-            repository.git.run(*_INIT.split())
-        (path / "info").mkdir(exist_ok=True)
-        attributes = path / "info" / "attributes"
-        if not attributes.exists() or attributes.read_text() != ATTRIBUTES:
-            attributes.write_text(ATTRIBUTES)
+        repository, attributes = cls(path), path / "info" / "attributes"
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+            if not (path / "HEAD").exists():
+                repository.git.run(*_INIT.split())
+            attributes.parent.mkdir(exist_ok=True)
+            if not attributes.exists() or attributes.read_text() != ATTRIBUTES:
+                attributes.write_text(ATTRIBUTES)
+        except OSError as error:
+            how = "make it a folder that this user may write in"
+            raise GitFault(
+                f"the harness's repository {path} cannot be opened", why=str(error.strerror), next=how
+            ) from error
         for left in path.glob(f"{_SCRATCH}*"):  # by a process that was killed
             if left.stat().st_mtime < time.time() - _STALE_S:
                 shutil.rmtree(left, ignore_errors=True)
@@ -266,7 +273,7 @@ class HarnessRepository:
 
     def _committed(self, commit: str) -> int:
         told = self.git.line("rev-list", "--no-walk", "--no-commit-header", "--format=%ct", commit)
-        return int(told) if told.isdecimal() else 0
+        return int(told) if told.isdecimal() and len(told) < _LONGEST_TIME else 0
 
 
 def _locked(lock: Path) -> int:

@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +24,9 @@ _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _SCP = re.compile(r"^(?:[^/:@\s]+@)?[^/:\s-][^/:\s]*:(?!:)")
 _WIRE = {"http", "https", "ssh", "git"}
 _ID = re.compile(r"[0-9a-f]{40}")
+_VERIFY = ("rev-parse", "--verify", "--end-of-options")
+_NAMES = 20_000
+"""Names of a repository among which near ones are looked for."""
 _ACCESS = "check the credential helper, token or SSH key of the user who runs this, with plain git"
 _WIRE_FAULTS: tuple[tuple[str, type[HarnessError], str], ...] = (
     (r"host key verification failed", GitFault, "connect once with ssh, so that the host is in known_hosts"),
@@ -79,6 +83,9 @@ def _local(text: str) -> Source:
         raise UsageError(f"no repository at {text!r}", why="there is no such folder", next="give a path or URL of one")
     looked = Git(None, cwd=path).attempt("rev-parse", "--show-object-format", "--absolute-git-dir")
     if looked.code and b"not a git repository" in looked.err:
+        if (path / ".git").exists():
+            how = "repair it (`git worktree repair`, where it is a worktree and its repository moved), or give another"
+            raise UsageError(f"{path} cannot be used", why=f"git takes its .git for none: {looked.why}", next=how)
         raise UsageError(f"{path} is not in a git repository", next="run `git init` and commit, or give another path")
     if looked.code:
         raise looked.fault()
@@ -107,14 +114,17 @@ def _owner(git_dir: Path) -> User | None:
 def resolve(source: Source, ref: str) -> str:
     """The commit a ref names in a repository of this machine. Raises UsageError, naming near branches."""
     git = source.git
-    found = git.attempt("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+    found = git.attempt(*_VERIFY, f"{ref}^{{commit}}")
     need_one(ref, b"is ambiguous" not in found.err)
     commit = found.out.decode("ascii", "replace").strip()
     if not found.code and _ID.fullmatch(commit):
         return commit
     if b"not a git repository" in found.err:
         raise GitFault(f"{source.shown} cannot be read", why=found.why)
-    names = git.run("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
+    there = git.attempt(*_VERIFY, ref).out.decode("ascii", "replace").strip()
+    if there and not _ID.fullmatch(ref) and git.attempt("cat-file", "-t", there).code:
+        raise GitFault(f"{ref} of {source.shown} cannot be read", why=found.why, next="run `git fsck` there")
+    names = git.run("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads", "refs/tags", "refs/remotes")
     known = os.fsdecode(names).split()
     if not known and not git.run("rev-list", "-n1", "--all"):
         raise no_commits(source)
@@ -136,7 +146,7 @@ def no_commits(source: Source) -> UsageError:
 
 def unknown(source: Source, ref: str, names: Iterable[str]) -> UsageError:
     """There is no such ref; the nearest names are said."""
-    known = list(dict.fromkeys(names))
+    known = list(islice(dict.fromkeys(names), _NAMES))
     near = difflib.get_close_matches(ref, known, n=3, cutoff=0.5) or known[:3]
     return UsageError(f"{source.shown} has no commit named {ref!r}", next=f"did you mean {', '.join(near)}?")
 

@@ -22,9 +22,8 @@ from pathlib import Path
 
 from agent_harness.errors import HarnessError
 from agent_harness.workspace.checkout import Checkout, Place
-from agent_harness.workspace.folders import closing, locked, opened
+from agent_harness.workspace.folders import boot, closing, locked, opened
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _GET_FLAGS, _SET_FLAGS, _TOP_FOLDER = 0x80086601, 0x40086602, 0x20000
 _NEW = "new-"
 _FREE = 10
@@ -107,5 +106,4 @@ class Spares:
                 new.rename(name)
 
     def _name(self, commit: str, place: Place) -> Path:
-        boot = _BOOT.read_text().strip().replace("-", "")
-        return self._folder / f"{commit}-{place.uid}-{place.gid}-{boot}"
+        return self._folder / f"{commit}-{place.uid}-{place.gid}-{boot()}"
