@@ -158,7 +158,7 @@ class Ceilings(Section):
         return Limits(self.steps, self.tokens, nano(self.usd), self.seconds)
 
 
-class BudgetSettings(Ceilings):
+class BudgetSettings(Section):
     """The ceilings of all work on this store, by all workers together, per day or month (in UTC) or for ever."""
 
     per: Annotated[str, PlainValidator(values.one_of("day", "month", "ever"))] = "day"
@@ -168,6 +168,11 @@ class BudgetSettings(Ceilings):
     seconds: Number = 864_000.0
     """Of every attempt added up: ten workers around the clock. Added at each call and looked at before the next, so
     workers side by side can pass it by what each does between two calls; the other ceilings are never passed."""
+
+    @property
+    def limits(self) -> Limits:
+        """The same, as a budget has them."""
+        return Limits(self.steps, self.tokens, nano(self.usd), self.seconds)
 
 
 class RoleSettings(Section):

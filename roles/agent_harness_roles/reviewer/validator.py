@@ -11,7 +11,7 @@ at, go back once; after that they are told as what they are: `sound` is false, `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -237,7 +237,7 @@ def _copied(hunk: Any, events: Sequence[Shown], texts: Sequence[tuple[str, str]]
         return False
     anywhere = cache(whole.count)
     for event in events:
-        near = anywhere
+        near: Callable[[str], int] = anywhere
         if _names(event, hunk.path):
             near = "\n".join(one for path, one in others if path == hunk.path or _names(event, path)).count
         if all(event.output.count(row) > near(row) for row in rows):
