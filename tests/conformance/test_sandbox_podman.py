@@ -29,8 +29,8 @@ MINUTE_S = 3600.0 if os.environ.get("AGENT_HARNESS_STRESS") == "1" else 60.0
 @pytest.fixture(scope="module", autouse=True)
 def service():
     """Where the tests run: its own storage and socket, and the image of this machine's Docker engine."""
-    if os.geteuid() or not shutil.which("podman"):
-        pytest.skip("needs podman and root")
+    if os.geteuid() or not shutil.which("podman") or not shutil.which("docker"):
+        pytest.skip("needs podman, root, and docker to take the image from")
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sandbox-podman-", ignore_cleanup_errors=True) as root:
         places = ["--root", f"{root}/root", "--runroot", f"{root}/run", "--tmpdir", f"{root}/tmp"]
