@@ -21,7 +21,7 @@ from agent_harness_sandbox.image import cache
 
 SIGN = "Libpod-API-Version"
 """The header by which it is told from Docker."""
-PAGE = 4096
+PAGE = resource.getpagesize()
 FLAGS = ("rw", "nosuid", "nodev", "exec")
 OWN = frozenset({"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/run/.containerenv"})
 """Files that podman itself shows inside, read-only."""

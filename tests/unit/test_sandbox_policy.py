@@ -246,7 +246,8 @@ def test_what_podman_is_asked_for_is_what_is_compared_with_its_runtimes_configur
     }
     size = f"size={spec.tmp_size}"
     volumes = {
-        at: how.replace(size, f"nr_blocks={spec.tmp_size // 4096}") for at, how in body["HostConfig"]["Tmpfs"].items()
+        at: how.replace(size, f"nr_blocks={spec.tmp_size // podman.PAGE}")
+        for at, how in body["HostConfig"]["Tmpfs"].items()
     }
     told = podman._told(given, volumes)
     seen = account(spec)
