@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from agent_harness.asking import Asked, Question, ask, roles_of
 from agent_harness.audit import AuditLog
@@ -43,13 +43,11 @@ from agent_harness.workspace import HarnessRepository
 
 __all__ = ["App", "DryRun", "ReviewReport"]
 
-PLUGINS = "agent_harness.{}"
-"""Entry point groups: `agent_harness.engine`, `.loop`, `.runner`, `.transport`."""
-
 
 def plugin(group: str, name: str) -> Any:
-    """The class or function that an installed distribution offers under a name."""
-    found = entry_points(group=PLUGINS.format(group), name=name)
+    """The class or function that an installed distribution offers under a name, in the entry point group
+    `agent_harness.` and engine, loop, runner or transport."""
+    found = entry_points(group=f"agent_harness.{group}", name=name)
     if not found:
         raise InfrastructureError(f"no {group} named {name!r} is installed", next="reinstall agent-harness-runner")
     return next(iter(found)).load()
@@ -97,15 +95,13 @@ class App:
     @cached_property
     def engine(self) -> SandboxEngine:
         """The sandbox engine."""
-        made = plugin("engine", "docker")()
+        made: Any = plugin("engine", "docker")()
         if self.config.sandbox.pool:
             folder = self._state / "trees" / f"warm-{new_run()}"
             folder.parent.mkdir(mode=0o700, exist_ok=True)
             self._warm = hold(folder)  # for as long as this process lives; `Stage.clear` knows it for dead then
-            warmable: Warmable = made
-            warmable.warm(self.config.sandbox.pool, folder)
-        engine: SandboxEngine = made
-        return engine
+            cast(Warmable, made).warm(self.config.sandbox.pool, folder)
+        return cast(SandboxEngine, made)
 
     @cached_property
     def repository(self) -> HarnessRepository:
@@ -115,8 +111,7 @@ class App:
     @cached_property
     def runner(self) -> RoleRunner:
         """The role runner with its loop."""
-        made: RoleRunner = plugin("runner", "default")(plugin("loop", "mini-swe-agent")())
-        return made
+        return cast(RoleRunner, plugin("runner", "default")(plugin("loop", "mini-swe-agent")()))
 
     @cached_property
     def place(self) -> Place:

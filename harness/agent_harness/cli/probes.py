@@ -57,8 +57,7 @@ def git() -> Finding:
     except (OSError, subprocess.SubprocessError) as error:
         return Finding("git", ok=False, seen=f"not usable ({type(error).__name__})", fix="install git")
     text = done.stdout.decode("utf-8", "replace").strip()
-    number = re.search(r"(\d+)\.(\d+)", text)
-    ok = number is not None and tuple(map(int, number.groups())) >= GIT_LEAST
+    ok = tuple(map(int, re.findall(r"\d+", text)[:2])) >= GIT_LEAST
     return Finding("git", ok=ok, seen=text, fix="" if ok else "install git {}.{} or newer".format(*GIT_LEAST))
 
 
@@ -84,9 +83,8 @@ def space(folder: Path) -> Finding:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         return Finding("state", ok=False, seen=f"{there} cannot be written", fix="change its owner, or set state.dir")
     free = shutil.disk_usage(there).free
-    ok = free >= SPACE_LEAST
-    fix = "" if ok else "make room, or set state.dir"
-    return Finding("state", ok=ok, seen=f"{folder}, {free >> 20} MiB free", fix=fix)
+    fix = "" if free >= SPACE_LEAST else "make room, or set state.dir"
+    return Finding("state", ok=not fix, seen=f"{folder}, {free >> 20} MiB free", fix=fix)
 
 
 def routes(config: Config) -> Iterator[Finding]:

@@ -94,16 +94,12 @@ def shown(report: RunReport) -> str:
     return f"{render(report.receipt)}\n{end or f'outcome     {report.outcome}: {line(report.reason)}'}"
 
 
-RETRIED = frozenset({"held", "failed", "gate_failed", "no_change", "incomplete"})
-"""Ends after which the item waits for a person."""
-
-
 def next_step(report: RunReport) -> str:
     """What to do now."""
     if report.branch:
         return f"next: git log -p -1 {report.branch}"
     retry = f"agent-harness queue retry {report.item}"
-    again = f"; when set right: {retry}" if report.outcome in RETRIED else ""
+    again = f"; when set right: {retry}" if report.outcome not in {"answered", "interrupted", "lost"} else ""
     if report.outcome == "inconclusive":
         again = f"; it stays queued, and is ready again after a pause; at once: {retry}"
     return f"next: agent-harness queue show {report.item}; agent-harness audit show {report.run}{again}"

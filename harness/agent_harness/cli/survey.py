@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from agent_harness.plans import PlanItem
 
 Base = Annotated[str | None, opt(metavar="REF", help="What is looked at, instead of project.base.")]
-QUEUED_BY_HAND = "nothing was changed; what is right, a person says:"
 
 
 def survey(  # noqa: PLR0913 - one parameter per option
@@ -93,7 +92,7 @@ def assess(
         told += ["", f"{one['id']}: {state}{ticked}. {line(one['why'])}", *missing]
         told += [f"  {text}" for text in cited(one["evidence"])]
     if confirm:
-        told += ["", QUEUED_BY_HAND, *(f"  {one}" for one in confirm)]
+        told += ["", "nothing was changed; what is right, a person says:", *(f"  {one}" for one in confirm)]
     emit({"exit": report.exit, "assessment": report, "confirm": confirm}, as_json, "\n".join(told))
     return code([report.exit])
 
