@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent_harness.cli.events import event_line
-from agent_harness.cli.opening import Db, Json, Sets, noun, opened
+from agent_harness.cli.opening import Db, Json, Sets, group, opened
 from agent_harness.cli.output import emit, say, table, when
 from agent_harness.errors import Exit, UsageError
 from agent_harness.types import Event, dollars
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agent_harness.app import App
     from agent_harness.audit import Cost
 
-app = noun("Look into the audit log.")
+app = group("Look into the audit log.")
 
 Body = Annotated[bool, typer.Option("--body", help="Print the bodies that events name by digest, too.")]
 Target = Annotated[str | None, typer.Argument(metavar="[ITEM|RUN]", help="An item or a run; everything without one.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from agent_harness.cli import signals
-from agent_harness.cli.opening import Json, Sets, Texts, configured, noun, opt
+from agent_harness.cli.opening import Json, Sets, Texts, configured, group, opt
 from agent_harness.cli.output import emit, say, table
 from agent_harness.errors import Exit, UsageError
 from agent_harness.types import dollars
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent_harness.bench.score import Review, Score
 
 REVIEWER = "A recorded one: careful, lazy, gullible, fabricating. Else your route."
-app = noun("Measure a reviewer.")
+app = group("Measure a reviewer.")
 
 
 @app.command()

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_harness.cli.opening import Db, Json, Sets, configured, noun
+from agent_harness.cli.opening import Db, Json, Sets, configured, group
 from agent_harness.cli.output import emit
 
-app = noun("Show the configuration.")
+app = group("Show the configuration.")
 Origin = Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")]
 
 

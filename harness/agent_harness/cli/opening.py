@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -42,27 +42,22 @@ Help: TypeAlias = Annotated[
 """For groups. Typer's own `--help` there makes it import pydantic for every command that is below one."""
 
 
+def alone(*, wanted: Help = False) -> None:
+    """What a group does by itself: nothing."""
+    del wanted
+
+
 def group(help: str, epilog: str = "") -> typer.Typer:
-    """A command group. No rich, no completion: plain help, quickly. Its callback takes `Help`."""
+    """A command group. No rich, no completion: plain help, quickly. A callback of its own takes `Help`, too."""
     return typer.Typer(
         help=help,
+        callback=alone,
         epilog=epilog or None,
         add_completion=False,
         add_help_option=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-
-
-def noun(help: str) -> typer.Typer:
-    """A group that does nothing by itself."""
-    made = group(help)
-
-    @made.callback(help=help)
-    def alone(*, wanted: Help = False) -> None:
-        del wanted
-
-    return made
 
 
 def here() -> Path:
@@ -122,14 +117,11 @@ def readable(text: str, what: str, *, lines: bool = False) -> str:
 
 def text_from(path: str, what: str, limit: int = TEXT_LIMIT) -> str:
     """A text from a file, or from stdin for `-`: the only case in which stdin is read. Raises UsageError."""
+    if path == "-" and sys.stdin is None:
+        raise UsageError(f"{what} was to come from stdin, which is closed")
     try:
-        if path == "-":
-            if sys.stdin is None:
-                raise UsageError(f"{what} was to come from stdin, which is closed")
-            raw = sys.stdin.buffer.read(limit + 1)
-        else:
-            with Path(path).open("rb") as file:
-                raw = file.read(limit + 1)
+        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
+            raw = file.read(limit + 1)
         text = raw.decode()
     except OSError as error:
         raise UsageError(f"cannot read {what} from {path}", why=error.strerror or "") from None

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_harness.cli.opening import Json, Sets, configured, noun
+from agent_harness.cli.opening import Json, Sets, configured, group
 from agent_harness.cli.output import emit, table
 
 if TYPE_CHECKING:
     from agent_harness.models.pricing import Price
 
-app = noun("Say what models cost.")
+app = group("Say what models cost.")
 
 
 @app.command()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_harness.cli.events import event_line
-from agent_harness.cli.opening import Db, Json, Sets, Text, Texts, noun, opened, opt, readable, text_from
+from agent_harness.cli.opening import Db, Json, Sets, Text, Texts, group, opened, opt, readable, text_from
 from agent_harness.cli.output import bounds, emit, line, plain, say, table, when
 from agent_harness.errors import UsageError
 from agent_harness.types import (
@@ -32,7 +32,7 @@ from agent_harness.types import (
 if TYPE_CHECKING:
     from agent_harness.config.shape import Ceilings
 
-app = noun("Add, list, show, retry and cancel items.")
+app = group("Add, list, show, retry and cancel items.")
 
 ALLOW = f"What the change may do all the same: {', '.join(Allowance)}. Repeatable."
 STATE = f"Only items in this state: {', '.join(ItemState)}. Repeatable."

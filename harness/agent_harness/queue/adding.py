@@ -53,10 +53,9 @@ def insert(
         audit.append(Kind.ITEM_QUEUED, data | ({"key": draft.key} if draft.key else {}), item=item, tx=tx)
         edges += [{"item": item, "needs": need, "ordinal": n} for n, need in enumerate(draft.depends_on)]
         wanted += [{"item": item, "key": key, "ordinal": n} for n, key in enumerate(draft.needs, len(draft.depends_on))]
-    if edges:
-        tx.execute(DEPENDENCY.insert(), edges)
-    if wanted:
-        tx.execute(WANTED.insert(), wanted)
+    for table, rows in (DEPENDENCY, edges), (WANTED, wanted):
+        if rows:
+            tx.execute(table.insert(), rows)
     if waiters:
         tx.execute(WANTED.delete().where(WANTED.c.key.in_(keys)))
     return placed, [edge["item"] for edge in waiters]

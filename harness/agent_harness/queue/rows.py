@@ -14,10 +14,7 @@ from agent_harness.store.tables import ANSWER, DEPENDENCY, ITEM, WANTED
 from agent_harness.types import Allowance, Check, CheckKind, Deliverable, Item, ItemState, Limits, NewItem, canonical
 
 _FIXED = ("title", "brief", "checks", "limits", "base", "allow", "allow_paths", "deliverable")
-_COPIED = (
-    *("id", "priority", "key", "generation", "failures", "losses", "not_before_ms", "feedback"),
-    *("created_ms", "updated_ms"),
-)
+_COPIED = Item.__dataclass_fields__.keys() & ITEM.columns.keys() - {"state", "reason"}
 
 
 def payload(new: NewItem) -> str:
