@@ -218,7 +218,8 @@ class RouteSettings(Section):
 
 
 class QueueSettings(Section):
-    """How often an item is tried. A failure is a no on its merits; a loss is a worker that vanished."""
+    """How often an item is tried. A failure is a no on its merits; a loss is a worker that vanished, or an
+    attempt that was paid for and judged nothing."""
 
     max_failures: Whole = 1
     max_losses: Whole = 3

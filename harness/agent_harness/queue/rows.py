@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from sqlalchemy import Column, Connection, select
@@ -14,7 +14,7 @@ from agent_harness.store.tables import ANSWER, DEPENDENCY, ITEM, WANTED
 from agent_harness.types import Allowance, Check, CheckKind, Deliverable, Item, ItemState, Limits, NewItem, canonical
 
 _FIXED = ("title", "brief", "checks", "limits", "base", "allow", "allow_paths", "deliverable")
-_COPIED = Item.__dataclass_fields__.keys() & ITEM.columns.keys() - {"state", "reason"}
+_COPIED = {field.name for field in fields(Item)}.intersection(ITEM.columns.keys()) - {"state", "reason"}
 
 
 def payload(new: NewItem) -> str:
