@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := $(PYTHON) scripts/setup.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check checks bench setup setup-check lock clean
+.PHONY: help demo test check bench setup setup-check lock clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):[^#]*##  *\(.*\)/make \1@\2/p' Makefile | awk -F@ '{printf "%-12s %s\n", $$1, $$2}'
@@ -16,18 +16,7 @@ test:  ## all tests
 	@$(SETUP) scripts/test.sh
 
 check:  ## format, lint, types, import contracts, house numbers, then all tests
-	@$(SETUP) --check $(MAKE) --no-print-directory checks
-
-checks:
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/mypy scripts/setup.py
-	$(BIN)/mypy scripts/lock.py
-	$(BIN)/pyright
-	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest tests/integration/test_house.py
-	UNIT_LIMIT=10 scripts/test.sh
+	@$(SETUP) --check scripts/check.sh
 
 bench:  ## per-command and per-step overhead, beside mini-swe-agent's own Docker environment
 	@$(SETUP) sh -c 'missed=0; for bench in tests/bench/bench_*.py; do \

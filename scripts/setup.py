@@ -370,7 +370,8 @@ def main() -> int:
         say(str(fault))
         return fault.code
     except (OSError, subprocess.SubprocessError) as fault:
-        say(f"the system refused: {fault}")
+        hint = f"; after make by sudo: `sudo chown -R $USER {ROOT}`" if isinstance(fault, PermissionError) else ""
+        say(f"the system refused: {fault}{hint}")
         return 3
     except KeyboardInterrupt:
         return 130
