@@ -32,13 +32,12 @@ def deliver(repository: HarnessRepository, source: str, *, commit: str, branch: 
     if repository.git.attempt("check-ref-format", f"refs/heads/{branch}").code or branch.startswith("-"):
         raise UsageError(f"{branch!r} cannot be the name of a branch")
     there = tip(repository, place, branch)
-    if there == commit:
-        return
-    if there == expected_old:
+    if there == expected_old != commit:
         if (_push if place.url else _store)(repository, place, commit, branch, expected_old):
             return
         there = tip(repository, place, branch)
-    raise _moved(repository, place, branch, there, expected_old)
+    if there != commit:
+        raise _moved(repository, place, branch, there, expected_old)
 
 
 def landed(repository: HarnessRepository, source: str, *, commit: str, branch: str) -> bool:

@@ -239,7 +239,7 @@ class Git:
         """Give `then`, run on another repository, a commit with its history as a pack; what that repository has of
         the `known` commits is left out."""
         wanted = "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known)))
-        pack = ("pack-objects", "--quiet", "--revs", "--thin", "--stdout", "--delta-base-offset")
+        pack = ("pack-objects", "--quiet", "--revs", "--thin", "--stdout", "--delta-base-offset", "--compression=1")
         self.pipe(pack, wanted.encode(), into, then)
 
     def commits(self, ids: bytes) -> list[str]:

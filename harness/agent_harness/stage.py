@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from agent_harness.config import Sandbox as SandboxSettings
 from agent_harness.errors import Cancelled, SandboxLost
@@ -254,14 +254,20 @@ def hold(folder: Path) -> ExitStack:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder that a sandbox wrote. Links are removed, never followed; closed folders are opened first."""
+    """Remove a folder that a sandbox wrote, however deep: folders are brought up one by one, for neither a recursion
+    nor a path reaches the lowest. Links are removed, never followed; closed folders are opened first."""
     if path.is_symlink() or not path.is_dir():
         return
-    shutil.rmtree(path, ignore_errors=True)
-    if path.exists():
-        path.chmod(stat.S_IRWXU)
-        for folder, names, _ in os.walk(path):
-            for inner in (Path(folder, name) for name in names):
-                if not inner.is_symlink():
-                    inner.chmod(stat.S_IRWXU)
-        shutil.rmtree(path)
+    path.chmod(stat.S_IRWXU)
+    name, todo = uuid4().hex, [path]
+    for folder in todo:  # it grows meanwhile
+        with os.scandir(folder) as listing:
+            for one in listing:
+                if not one.is_dir(follow_symlinks=False):
+                    Path(one.path).unlink()
+                    continue
+                Path(one.path).chmod(stat.S_IRWXU)
+                todo.append(Path(one.path) if folder is path else Path(one.path).rename(path / f"{name}-{len(todo)}"))
+        if folder is not path:
+            folder.rmdir()
+    path.rmdir()

@@ -137,6 +137,26 @@ def test_two_at_once_land_once(desk):
     assert landed == [desk.tip()]
 
 
+def test_the_same_commit_at_once_lands_for_all(local):
+    commit = local.commit("one")
+    ends: list[object] = []
+
+    def one():
+        try:
+            local.deliver(commit)
+            ends.append("landed")
+        except (DeliveryRefused, GitFault) as error:
+            ends.append(error)
+
+    threads = [threading.Thread(target=one) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not [end for end in ends if isinstance(end, DeliveryRefused)]
+    assert local.tip() == commit
+
+
 @pytest.mark.parametrize("where", ["checkout", "worktree"])
 def test_a_checked_out_branch_is_left_alone(local, where):
     git(local.source, "branch", BRANCH)

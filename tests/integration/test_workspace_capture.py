@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_harness.errors import GitFault, UsageError
+from agent_harness.stage import remove_tree
 from agent_harness.workspace import CaptureLimits, HarnessRepository
 from agent_harness.workspace.scan import Scan
 from fakes.repos import git, make, snapshot, write
@@ -187,6 +188,34 @@ def test_special_files_are_refused_and_hang_nothing(capture, tree):
 def test_devices_are_refused(capture, tree):
     os.mknod(tree / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
     assert capture().refusals[0].reason == "a device, not a file"
+
+
+def test_a_tree_that_is_a_link_is_none(ours, base, tree):
+    tree.rename(tree.with_name("elsewhere"))
+    tree.symlink_to("elsewhere")
+    with pytest.raises(UsageError, match="no work tree at"):
+        ours.capture(base, tree, keep_as=KEEP, message="m")
+
+
+def deep(folder, levels):
+    """A file below so many folders, each made from the one above it."""
+    fd = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("z", dir_fd=fd)
+        inner = os.open("z", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = inner
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
+    os.close(fd)
+
+
+def test_a_very_deep_tree_is_refused_and_can_be_removed(capture, tree):
+    deep(tree, 3000)
+    seen = capture()
+    assert seen.changes == ()
+    assert [refusal.reason for refusal in seen.refusals] == ["it lies in more than 200 folders"]
+    remove_tree(tree)
+    assert not tree.exists()
 
 
 def test_setuid_is_refused(capture, tree):

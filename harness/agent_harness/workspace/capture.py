@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -44,7 +45,7 @@ def capture_tree(
     git = Git(git_dir)
     before = listing(git, base)
     try:
-        top = opened(work_tree)
+        top = opened(work_tree, os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"no work tree at {work_tree}", why=str(error.strerror)) from error
     rules = IgnoreRules(git_dir, before, scratch)
@@ -62,7 +63,7 @@ def capture_tree(
         _judge_names(before, scan)
         if stream.tell():
             stream.seek(0)
-            git.run("fast-import", "--quiet", stdin=stream, timeout_s=LONG_S)
+            git.run("-c", "core.compression=1", "fast-import", "--quiet", stdin=stream, timeout_s=LONG_S)
     tree = _write_tree(Git(git_dir, index=scratch / "index"), base, before, scan.entries)
     if listing(git, tree) != scan.entries:
         raise GitFault("the captured tree is not what was read", why=f"git wrote another tree {tree[:12]}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 FILE, PROGRAM, LINK, GITLINK, ABSENT = "100644", "100755", "120000", "160000", "000000"
 
-LONGEST_NAME = 255
+LONGEST_NAME, DEEPEST = 255, 200
 LONGEST_PATH = 2048
 """Bytes of a path inside a tree. Longer ones cannot be checked out below an ordinary folder."""
 
@@ -56,7 +56,14 @@ def unsafe(path: bytes) -> str:
         return "it would lie outside the tree"
     if any(means_git(part) for part in parts):
         return "it would be taken for git's own folder"
-    return "its path is too long" if len(path) > LONGEST_PATH or max(map(len, parts)) > LONGEST_NAME else ""
+    return "its path is too long" if max(map(len, parts)) > LONGEST_NAME else too_long(path)
+
+
+def too_long(path: bytes) -> str:
+    """Why no ordinary folder has room for a path, or not every program gets down to it; an empty text where it has."""
+    if len(path) > LONGEST_PATH:
+        return f"its path is longer than {LONGEST_PATH} bytes"
+    return f"it lies in more than {DEEPEST} folders" if path.count(b"/") > DEEPEST else ""
 
 
 def leads_out(path: bytes, links: Mapping[bytes, bytes]) -> str:

@@ -24,9 +24,9 @@ def closing(fd: int) -> Generator[int]:
         os.close(fd)
 
 
-def opened(folder: Path) -> int:
+def opened(folder: Path, more: int = 0) -> int:
     """A folder's descriptor."""
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | more)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_harness.types import Refusal
-from agent_harness.workspace.entries import FILE, GITLINK, LINK, LONGEST_PATH, PROGRAM, Entry, folders, means_git, shown
+from agent_harness.workspace.entries import FILE, GITLINK, LINK, PROGRAM, Entry, folders, means_git, shown, too_long
 from agent_harness.workspace.folders import closing
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -114,8 +114,8 @@ class Scan:
                     continue
                 if means_git(name):
                     self.refuse(path, "a nested git repository, or a name that some systems take for one")
-                elif len(path) > LONGEST_PATH:
-                    self.refuse(path[:80] + b"...", f"its path is longer than {LONGEST_PATH} bytes")
+                elif why := too_long(path):
+                    self.refuse(path[:80] + b"...", why)
                 else:
                     yield path, item.is_dir(follow_symlinks=False)
 
