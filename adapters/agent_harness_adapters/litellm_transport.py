@@ -41,8 +41,8 @@ _REDIRECTS, _ERRORS = 300, 400
 _SIGNATURE = "__thought__"
 """litellm hides a thought's signature in the id of a call; it goes back beside it, not in it."""
 
-_SHOWN = 1 << 16
-"""Bytes of a body that are still looked through for secrets, to be shown in part."""
+_SHOWN, _CODE = 1 << 16, 100
+"""Characters of a provider's error, and of its code, up to which they are read: secrets are looked for before a cut."""
 
 _GAVE_UP = {504, 524}
 """Statuses of a gateway that waited no longer: what it asked may go on, and be billed."""
@@ -150,6 +150,7 @@ class LitellmTransport:
 def _litellm() -> Any:
     """litellm, imported and quiet."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    os.environ["LITELLM_DISABLE_REDACT_SECRETS"] = "true"  # 20 s for each MB of an error whose text is never shown
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # else it reads a .env above itself: a project's own, where its venv is
     import httpx
     import litellm
@@ -302,9 +303,10 @@ def _failure(error: Exception, seen: Exchange) -> Failure:
         codes += ["malformed_body"] if unreadable or status in _GAVE_UP or (seen.lost and not status) else []
     message = _words(told) or seen.problem
     if "malformed_body" in codes and not message:
-        message = seen.body.decode("utf-8", "replace") if len(seen.body) < _SHOWN else f"{len(seen.body)} bytes"
+        message = seen.body.decode("utf-8", "replace")
     message = message or _PREFIXES.sub("", str(error)).partition("Traceback")[0]
-    named = tuple(code for code in dict.fromkeys(codes) if not code.isdigit())
+    message = message if len(message) < _SHOWN else f"{len(message)} characters"
+    named = tuple(code for code in dict.fromkeys(codes) if not code.isdigit() and len(code) < _CODE)
     return Failure(int(status), named, message, seen.headers)
 
 

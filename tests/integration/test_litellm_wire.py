@@ -5,6 +5,7 @@ import json
 import logging
 import subprocess
 import sys
+import time
 import traceback
 from dataclasses import asdict
 from pathlib import Path
@@ -211,6 +212,15 @@ def test_faults(entry, kind):
     found = fault_of(entry)
     assert found.kind is kind, found.line
     assert found.line and "litellm" not in found.line
+
+
+@pytest.mark.parametrize("size", [30_000, 4 << 20])
+def test_an_error_of_any_size_is_one_short_line_at_once(size):
+    began = time.monotonic()
+    found = fault_of(fault(400, f"no {KEY} " * (size // 20), code="c" * size))
+    assert found.kind is ModelFaultKind.REFUSED and KEY not in found.line and len(found.line) < 500
+    assert time.monotonic() - began < 40  # litellm looked for secrets in it for minutes
+    assert (f"{size // 20 * len(f'no {KEY} ')} characters" in found.line) == (size > 1 << 16)
 
 
 @pytest.mark.parametrize("body", [{"choices": []}, {"error": {"message": "overloaded"}}])
