@@ -198,11 +198,8 @@ def _run(bench: Bench, plan: ImagePlan, body: Mapping[str, Any], tag: str, way: 
             api.put_archive(container, "/", data)
         api.start(container)
         _wait(bench, container, plan.timeout_s, way)
-        changes = [
-            'CMD ["bash"]',
-            "ENTRYPOINT []",
-            f'LABEL {LABEL}="" agent-harness.image="setup" {PROJECT}="{whose(plan.project)}"',
-        ]
+        labels = {LABEL: "", "agent-harness.image": "setup", PROJECT: whose(plan.project)}
+        changes = ['CMD ["bash"]', "ENTRYPOINT []", *(f'LABEL {name}="{value}"' for name, value in labels.items())]
         api.commit(container, repository=SET_UP, tag=tag.partition(":")[2], changes=changes)
     finally:
         with contextlib.suppress(NotFound):
