@@ -44,12 +44,10 @@ def declared(mounts: Sequence[Mount], *, state: Path, source: str, table: str | 
 
 def caches(names: Iterable[str], state: Path, *, read_only: bool) -> tuple[Mount, ...]:
     """The folders of a project's package caches, made where they are not there yet."""
-    found = []
-    for name in names:
-        folder = state / "caches" / name
+    folders = {name: state / "caches" / name for name in names}
+    for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
-        found.append(Mount(str(folder), f"/cache/{name}", read_only))
-    return tuple(found)
+    return tuple(Mount(str(folder), f"/cache/{name}", read_only) for name, folder in folders.items())
 
 
 def _faults(mount: Mount, path: Path, state: Path, repository: Path, points: list[Path]) -> Iterator[str]:

@@ -38,11 +38,10 @@ class Place:
     @cached_property
     def services(self) -> tuple[Service, ...]:
         """The servers beside every sandbox, their images by content id. Raises SandboxUnavailable."""
-        found = []
-        for name, one in self._config.services.items():
-            image = self._engine.image_id(self.named(one.image))
-            found.append(Service(name, image, one.env, one.command, one.health or "", one.ports))
-        return tuple(found)
+        return tuple(
+            Service(name, self._engine.image_id(self.named(s.image)), s.env, s.command, s.health or "", s.ports)
+            for name, s in self._config.services.items()
+        )
 
     def named(self, image: str) -> str:
         """An image's reference; `own` is the harness's own."""

@@ -28,6 +28,4 @@ class Guard:
 
     def refusal(self, command: str) -> str:
         """What the model reads instead of the command's output; empty where the command may run."""
-        if not self._policy.refuse:
-            return ""
-        return self.screen(command).text
+        return self.screen(command).text if self._policy.refuse else ""
