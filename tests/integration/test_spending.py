@@ -225,9 +225,9 @@ def test_a_review_without_an_item_counts_for_the_project(desk):
 class Watched(Store):
     """A store that notes which of its writes wait for the disk."""
 
-    def write(self, wait_s: float = 30.0, *, synced: bool = True):
+    def write(self, wait_s: float = 30.0, *, synced: bool = True, **more):
         self.synced = [*getattr(self, "synced", []), synced]
-        return super().write(wait_s, synced=synced)
+        return super().write(wait_s, synced=synced, **more)
 
 
 def test_neither_write_waits_for_the_disk(desk):

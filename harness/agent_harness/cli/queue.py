@@ -111,7 +111,7 @@ def limited(usual: Ceilings, **given: Any) -> Limits | None:
         return type(usual).model_validate(usual.model_dump() | found).limits if found else None
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"--{first['loc'][0]} {first['ctx']['error']}") from None
+        raise UsageError(f"--{first['loc'][0]} {first.get('ctx', {}).get('error', first['msg'])}") from None
 
 
 @app.command("list")
