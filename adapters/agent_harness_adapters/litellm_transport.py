@@ -88,8 +88,11 @@ class LitellmTransport:
 
     def send(self, request: ModelRequest, timeout_s: float) -> Reply:
         """One call, tried once. Raises CredentialError where the key's variable is not set, else ModelFault."""
-        key = self._key()
+        key, end = self._key(), time.monotonic() + timeout_s
         litellm, seen = _litellm(), watch()
+        if time.monotonic() >= end:  # nobody waits any more: what was not sent by now never is
+            what = f"the client library was not loaded within {timeout_s:.0f} s"
+            raise ModelFault(ModelFaultKind.RETRY, what, next="raise the route's timeout_s", usage=Usage())
         fault: ModelFault
         try:
             answer = litellm.completion(**self._arguments(request, key, timeout_s, litellm))

@@ -240,6 +240,14 @@ def test_a_server_that_never_answers_ends_at_the_timeout():  # field case 13
     assert fault_of({"hang": True}, timeout_s=0.4).kind is ModelFaultKind.RETRY
 
 
+def test_a_call_whose_time_was_over_before_it_was_sent_is_never_sent():
+    """On a busy machine litellm takes its time to load; the next try had gone out, and then the first did too."""
+    with OpenAIServer([say("hi")]) as server:
+        with pytest.raises(ModelFault, match="not loaded within 0 s") as caught:
+            transport(server).send(ASK, 0.0)
+        assert (server.requests, caught.value.usage) == ([], Usage())
+
+
 def test_a_key_that_is_not_set_is_named_before_any_call(monkeypatch):
     monkeypatch.delenv("WIRE_TEST_KEY")
     with OpenAIServer([say("hi")]) as server:
