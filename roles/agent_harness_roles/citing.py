@@ -79,7 +79,7 @@ def _text(one: JSON, _: Facts, evidence: Evidence) -> str:
         raise LookupError(f"there is no event {one.get('event')} in this run (the last is {len(evidence.commands)})")
     if not text or text not in shown.output:
         raise LookupError(f"event {one['event']} does not show {text[:80]!r}")
-    if evidence.own(one["event"], text):
+    if text in shown.command or evidence.own(one["event"], text):
         raise LookupError(f"event {one['event']} was told {text[:80]!r} by a command of yours, so it shows nothing")
     return f"event {shown.seq}, `{_cut(shown.command)}`: {' '.join(text.split())!r}"
 

@@ -8,7 +8,7 @@ from typing import Any
 TELLING = 4
 """Characters a line needs to show that its file was printed."""
 _SEARCH = re.compile(r"(?:^|[\s;&|(])(?:rg|[ef]?grep|zgrep|find|fd|ag|git\s+(?:grep|ls-files|log))\s")
-_WRITES = re.compile(r"(?<![0-9&<])>(?!&)|<<|\b(?:tee|printf|write|write_text)\b")
+_SAYS = re.compile(r"(?<![0-9&<])>(?!&)|<<|\b(?:echo|printf?|tee|write|write_text)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,9 @@ class Evidence:
         return [shown for number in numbers if (shown := self.at(number))], ""
 
     def own(self, number: int, text: str) -> bool:
-        """Whether what an event shows of a text is the model's own: said by its command, or written by one before."""
-        written = (one for one in self.commands[: max(0, int(number) - 1)] if _WRITES.search(one.command))
-        event = self.at(number)
-        return any(text in one.command for one in (*written, *([event] if event else [])))
+        """Whether a text may be the model's own: a command up to that event says it or writes it down."""
+        until = self.commands[: int(number)]
+        return any(text in one.command and _SAYS.search(one.command) for one in until)
 
     def searched(self, numbers: Sequence[int], text: str) -> bool:
         """One of the cited events is a search for the text that printed nothing with it: what a claim of absence

@@ -280,7 +280,7 @@ def test_the_story_adds_and_takes_nothing_away():
 
 @pytest.mark.parametrize(
     "command",
-    ["echo '12 tests pass'", "cat /scratch/said", "pytest -q 2>&1 | tail"],
+    ["echo '12 tests pass'", "cat /scratch/said", "pytest -q 2>&1 | tail", "grep -rn '12 tests pass' README"],
 )
 @pytest.mark.parametrize(
     ("before", "wrote"),
