@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FUNCTION_LINES = 70
 FILE_LINES = {"harness": 400, "tests": 800}
 EDGE_FILE_LINES = 500
-CODE_LINES = 15_150
+CODE_LINES = 15_250
 """Of the four source roots: lines that hold code, so no blank lines, comments or docstrings."""
 POSITIONAL = 5
 CLASS_DEPTH = 2

@@ -220,7 +220,7 @@ def test_delivering_is_said_once_and_comes_back_when_its_worker_is_lost(desk):
     desk.queue.delivering(claim)
     desk.queue.delivering(claim)
     assert desk.moves("a") == [("claimed", "delivering")]
-    with pytest.raises(UsageError, match="it is delivering. Next: wait for its end"):
+    with pytest.raises(UsageError, match=r"it is delivering\. Next: wait for its end"):
         desk.queue.cancel("a")
     desk.clock.advance(61)
     assert desk.queue.recover() == ["a"]
