@@ -44,6 +44,14 @@ from agent_harness.workspace import HarnessRepository
 __all__ = ["App", "DryRun", "ReviewReport"]
 
 
+def _alike(reports: Sequence[RunReport]) -> bool:
+    """Whether two items in a row met the same trouble around them: the next would meet it, too."""
+    met = [one.reason for one in reports[-2:] if one.exit is Exit.INCONCLUSIVE]
+    if alike := len(met) == 2 and met[0] == met[1]:
+        logger().warning("two items in a row met the same trouble, so the others wait", why=met[0])
+    return alike
+
+
 def plugin(group: str, name: str) -> Any:
     """The class or function that an installed distribution offers under a name, in the entry point group
     `agent_harness.` and engine, loop, runner or transport."""
@@ -137,7 +145,7 @@ class App:
                 break
             reports.append(self._live(claim, cancelled))
             over = reports[-1].exit in {Exit.CREDENTIALS, Exit.AUDIT, Exit.INTERRUPTED} or self.spending.closed_ms
-            if not until_empty or over:
+            if not until_empty or over or _alike(reports):
                 break
         if not reports:
             raise self._nothing(item)

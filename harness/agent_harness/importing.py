@@ -23,6 +23,7 @@ MOST_ITEMS, MOST_LINES = 2000, 200_000
 LONGEST_BRIEF, LONGEST_TITLE = 256 << 10, 1000
 """Characters: they go into prompts."""
 _BOX = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+\[([ xX])\](?:\s+(.*))?")
+_NEARLY = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+\[[^\] xX]?\]\s+\S.*")
 _AFTER = re.compile(r"\b(?:depends on|blocked by)[:\s]+(#\d{1,9}(?:(?:,| and|,? &)? *#\d{1,9})*)", re.IGNORECASE)
 
 
@@ -133,6 +134,8 @@ class _Checklist:
             self.untaken[number] = Skipped(number, "no item stands below this heading", line)
         elif box and (title := one_line(box[3] or "")):
             self._box(len(box[1]), Draft("", title, box[2] != " ", number))
+        elif not hidden and _NEARLY.fullmatch(line):
+            self.untaken[number] = Skipped(number, "an item's box is written [ ], or [x] where it is done", line)
         elif not self._open:
             if line.strip():
                 self.untaken[number] = Skipped(number, "it belongs to no item: there is none above it", line)

@@ -16,15 +16,7 @@ MESSAGES = 16 << 10
 """Characters of commit messages that are told."""
 
 
-def review(
-    parts: Parts,
-    work: Work,
-    base: str,
-    head: str,
-    stop: threading.Event,
-    *,
-    terms: Terms,
-) -> ReviewReport:
+def review(parts: Parts, work: Work, base: str, head: str, stop: threading.Event, *, terms: Terms) -> ReviewReport:
     """Judge what the commit `head` changes since it left `base`; the harness's own repository holds both.
 
     The `claims` of `terms` are what the change says of itself beside its commit messages; with a `target`, such as a

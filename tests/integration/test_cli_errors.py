@@ -81,7 +81,7 @@ def fails(capfd, *words):
         (CHECKS, ["queue", "retry", "nope"], 2, "there is no item 'nope'"),
         (CHECKS, ["queue", "cancel", "nope"], 2, "there is no item 'nope'"),
         (CHECKS, ["audit", "show", "nope"], 2, "there is no item or run nope"),
-        (CHECKS, ["run"], 2, "no model route for the role implementer: none is configured. Next: take the marks away before [routes.main]"),
+        (CHECKS, ["run"], 2, "no model route for the role implementer: none is configured. Next: uncomment [routes.main] in harness.toml"),
         (CHECKS + ROUTE, ["run"], 4, "the environment variable OPENAI_API_KEY is not set"),
         (CHECKS, ["run", "--replay", "no such file"], 2, "file 'no such file' does not exist"),
         (CHECKS, ["run", "--until-empty", "--item", "a"], 2, "--until-empty excludes"),

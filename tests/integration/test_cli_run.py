@@ -74,6 +74,14 @@ def test_until_empty_works_on_all_and_ends_with_the_gravest(desk):  # noqa: F811
     assert [(one["item"], one["exit"]) for one in json.loads(out)["runs"]] == [("good", 0), ("bad", 1)]
 
 
+def test_until_empty_does_not_ask_a_provider_that_is_not_there_for_every_item(desk):  # noqa: F811
+    desk.settings()  # without a server: nothing listens
+    for item in "abc":
+        cli(desk, "queue", "add", item, "--id", item)
+    out, said = cli(desk, "run", "--until-empty", "--json", code=3)
+    assert [one["item"] for one in json.loads(out)["runs"]] == ["a", "b"] and "so the others wait" in said
+
+
 def test_an_unknown_base_and_a_check_that_cannot_run_ask_no_model(desk):  # noqa: F811
     with desk.serving():
         desk.settings()

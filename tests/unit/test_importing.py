@@ -151,3 +151,12 @@ def test_a_brief_holds_all_that_a_plan_says():
 def test_nothing_is_nothing_to_do(text):
     with pytest.raises(NothingToDo):
         parse(text)
+
+
+def test_a_box_that_is_none_is_named_and_becomes_no_part_of_another_item():
+    source = parse(
+        "- [ ] one\n  why\n- [] two\n1. [y] three\n- [x](a/link) of its brief\n```\n- [] code\n```\n- [X] done\n"
+    )
+    assert [one.title for one in source.plan.items] == ["one", "done"]
+    assert [one.line for one in source.skipped] == [3, 4] and "[ ]" in source.skipped[0].why
+    assert "two" not in source.plan.items[0].brief and "a/link" in source.plan.items[0].brief

@@ -32,11 +32,14 @@ def render(report: ReviewReport, _root: str = "") -> str:
 def _log(report: ReviewReport, shown: list[ReviewFinding]) -> dict[str, Any]:
     missing = len(report.findings) - len(shown)
     told = [headline(report), *notes(report), *([f"{missing} finding(s) do not fit here"] if missing else [])]
+    judged = report.verdict in {"pass", "fail"}
     ended = {
-        "executionSuccessful": report.verdict in {"pass", "fail"},
+        "executionSuccessful": judged,
         "exitCode": report.exit,
         "exitCodeDescription": told[0],
-        "toolExecutionNotifications": [{"level": "note", "message": {"text": _plain(one)}} for one in told],
+        "toolExecutionNotifications": [
+            {"level": "note" if judged else "error", "message": {"text": _plain(one)}} for one in told
+        ],
     }
     rules = {_rule(one): one for one in shown}
     seen: Counter[str] = Counter()

@@ -191,7 +191,7 @@ def import_items(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Queue what a file holds, all or none. Plans that `survey` wrote, Markdown checklists, and GitHub issues as
+    """Queue what a file holds, in one transaction. Plans that `survey` wrote, Markdown checklists, and GitHub issues as
     `gh issue list --json number,title,body,state,url` prints them. Importing a file again changes nothing."""
     from agent_harness import importing
 

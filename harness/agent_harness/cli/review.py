@@ -75,6 +75,10 @@ def review(  # noqa: PLR0913 - one parameter per option
         trust.need(loaded, f"agent-harness trust --base {shlex.quote(base)}")
         if loaded.file is None:
             say(f"no harness.toml in {base}, whose own alone would count: defaults, environment and flags are in force")
+        elif loaded.file.is_file() and loaded.file.read_bytes() != read(loaded.file):
+            say(
+                f"{loaded.file.name} counts as {base} has it, and the one that lies here differs: commit it there first"
+            )
         with App(loaded.config, loaded.root, record=record, replay=replay) as app:
             if head == "HEAD" and patch is None:
                 uncommitted(app.source)

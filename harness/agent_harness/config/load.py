@@ -106,7 +106,7 @@ def check_ready(config: Config, role: str, env: Mapping[str, str] | None = None)
     env = os.environ if env is None else env
     names = config.routes_of(role)
     if not names:
-        marks = "take the marks away before [routes.main] in harness.toml, as `agent-harness init` writes it, or "
+        marks = "uncomment [routes.main] in harness.toml, as `agent-harness init` writes it, or "
         line = chain_line(role, config) if config.routes else route_line("main")
         raise ConfigError(
             f"no model route for the role {role}",
