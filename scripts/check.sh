@@ -13,4 +13,4 @@ mypy scripts/lock.py
 pyright
 lint-imports --no-cache
 pytest tests/integration/test_house.py
-UNIT_LIMIT=10 scripts/test.sh
+UNIT_LIMIT=20 scripts/test.sh
