@@ -131,7 +131,10 @@ class Git:
         """Run git and give back how it ended. Raises GitFault only where it could not run or passed its deadline."""
         data, source = (stdin, subprocess.PIPE) if isinstance(stdin, bytes) else (None, stdin)
         with self._running(args, source, subprocess.PIPE, timeout_s, env) as process:
-            out, err = process.communicate(data)
+            try:  # a child that left the group, as a connection kept open does, may hold the streams for ever
+                out, err = process.communicate(data, timeout_s + 1)
+            except subprocess.TimeoutExpired as held:
+                raise _late(args, timeout_s) from held
         return Done(args, process.returncode, out, err)
 
     def run(
@@ -233,7 +236,7 @@ class Git:
                         stream.close()
             process.wait()
             if passed:
-                raise GitFault(f"{_named(args)} was stopped", why=f"it did not end within {timeout_s:.0f} s")
+                raise _late(args, timeout_s)
 
     def send(self, commit: str, known: list[str], into: Git, *then: str) -> None:
         """Give `then`, run on another repository, a commit with its history as a pack; what that repository has of
@@ -258,6 +261,10 @@ class Git:
 def _named(args: tuple[str, ...]) -> str:
     """A git command by its verb, for people."""
     return " ".join(["git", *(arg for arg in args if not arg.startswith("-") and "=" not in arg)][:2])
+
+
+def _late(args: tuple[str, ...], timeout_s: float) -> GitFault:
+    return GitFault(f"{_named(args)} was stopped", why=f"it did not end within {timeout_s:.0f} s")
 
 
 def _variables(text: str) -> dict[str, str]:

@@ -106,3 +106,11 @@ def test_a_pipe_says_which_end_failed(repo):
     head = git(repo, "rev-parse", "HEAD").encode() + b"\n"
     with pytest.raises(GitFault, match="git no-such-verb failed"):
         ours.pipe(("pack-objects", "--revs", "--stdout", "-q"), head, ours, ("no-such-verb",))
+
+
+def test_a_child_that_left_the_group_and_holds_the_streams_is_not_waited_for(repo):
+    """As a connection does that ssh keeps open for the next one."""
+    began = time.monotonic()
+    with pytest.raises(GitFault, match="was stopped: it did not end within 1 s"):
+        Git(repo / ".git").attempt("-c", "alias.leave=!setsid sleep 20 &", "leave", timeout_s=1)
+    assert time.monotonic() - began < 15
