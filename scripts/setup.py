@@ -213,7 +213,7 @@ def join_engine_group() -> None:
     say(f"{why}; going on in the socket's group, this once (by sudo). For good: {for_good}")
     groups = ",".join(map(str, [*os.getgroups(), group]))
     who = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={os.getegid()}", f"--groups={groups}"]
-    same = [f"{name}={os.environ[name]}" for name in ("HOME", "PATH")]  # sudo has its own ideas of these two
+    same = [f"{name}={os.environ[name]}" for name in ("HOME", "PATH") if name in os.environ]  # sudo sets its own
     os.execvp("sudo", [*sudo, "-E", *who, "env", *same, sys.executable, *sys.argv])  # noqa: S606
 
 
