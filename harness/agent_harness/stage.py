@@ -20,6 +20,7 @@ from agent_harness.ports import Clock, Recorder, Sandbox, SandboxEngine
 from agent_harness.types import Candidate, ImagePlan, Mode, Mount, SandboxSpec, Service
 from agent_harness.types.kinds import Kind
 from agent_harness.workspace import Checkout, HarnessRepository, locked, spread
+from agent_harness.workspace.folders import closing
 
 WORKSPACE = "/workspace"
 BASE = "/base"
@@ -255,19 +256,36 @@ def hold(folder: Path) -> ExitStack:
 
 def remove_tree(path: Path) -> None:
     """Remove a folder that a sandbox wrote, however deep: folders are brought up one by one, for neither a recursion
-    nor a path reaches the lowest. Links are removed, never followed; closed folders are opened first."""
+    nor a path reaches the lowest. Links are removed, never followed, and every folder is held by its descriptor: a
+    sandbox that still runs cannot put a link in its place meanwhile. Closed folders are opened first."""
     if path.is_symlink() or not path.is_dir():
         return
-    path.chmod(stat.S_IRWXU)
-    name, todo = uuid4().hex, [path]
-    for folder in todo:  # it grows meanwhile
-        with os.scandir(folder) as listing:
-            for one in listing:
-                if not one.is_dir(follow_symlinks=False):
-                    Path(one.path).unlink()
-                    continue
-                Path(one.path).chmod(stat.S_IRWXU)
-                todo.append(Path(one.path) if folder is path else Path(one.path).rename(path / f"{name}-{len(todo)}"))
-        if folder is not path:
-            folder.rmdir()
+    with closing(_unlocked(path)) as top:
+        todo = _emptied(top, top)
+        for name in todo:  # it grows meanwhile
+            with closing(_unlocked(name, top)) as folder:
+                todo += _emptied(folder, top)
+            os.rmdir(name, dir_fd=top)
     path.rmdir()
+
+
+def _emptied(folder: int, top: int) -> list[str]:
+    """Remove what is in a folder but its folders; these are moved to the top, and their new names given."""
+    names = list[str]()
+    for one in list(os.scandir(folder)):
+        if one.is_dir(follow_symlinks=False):
+            os.close(_unlocked(one.name, folder))  # only who may write in it may move it
+            names.append(uuid4().hex)
+            os.rename(one.name, names[-1], src_dir_fd=folder, dst_dir_fd=top)
+        else:
+            os.unlink(one.name, dir_fd=folder)
+    return names
+
+
+def _unlocked(name: Path | str, parent: int | None = None) -> int:
+    """A folder's descriptor, its owner's rights given back first."""
+    seen = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    with closing(seen):
+        held = f"/proc/self/fd/{seen}"  # itself, whatever its name leads to by now
+        os.chmod(held, stat.S_IRWXU)  # noqa: PTH101
+        return os.open(held, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -218,6 +218,34 @@ def test_a_very_deep_tree_is_refused_and_can_be_removed(capture, tree):
     assert not tree.exists()
 
 
+def test_a_tree_that_is_changed_while_it_is_removed_leads_nowhere_else(tmp_path):
+    """By a sandbox that the engine did not end: it puts links in the place of folders that were already looked at."""
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o750)
+    (victim / "keep").write_text("mine")
+    for number in range(6):
+        tree, away = tmp_path / f"tree-{number}", tmp_path / f"away-{number}"
+        away.mkdir()
+        for one in range(1500):
+            (tree / f"d{one}" / "inner").mkdir(parents=True)
+            (tree / f"d{one}" / "keep").write_text("bait")
+        names, done = [os.path.join(tree, f"d{one}") for one in range(1500)], threading.Event()
+
+        def swap(names=names, away=away, done=done):
+            for at, name in enumerate(names * 3):
+                with contextlib.suppress(OSError):
+                    os.rename(name, away / str(at))
+                    os.symlink(victim, name)
+            done.set()
+
+        thread = threading.Thread(target=swap)
+        thread.start()
+        with contextlib.suppress(OSError):  # it may say so; it may not follow
+            remove_tree(tree)
+        thread.join()
+        assert (victim / "keep").read_text() == "mine" and stat.S_IMODE(victim.stat().st_mode) == 0o750
+
+
 def test_setuid_is_refused(capture, tree):
     write(tree, {"su": b"1", "sg": b"1"})
     (tree / "su").chmod(0o4755)

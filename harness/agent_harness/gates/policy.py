@@ -38,16 +38,7 @@ _TOOL_FILE = r"\.?(?:{0})\.(?:toml|ini)|(?:{0})\.cfg|\.(?:{0})(?:rc)?(?:\..*)?|(
 
 _RUNNERS = frozenset({"pytest", "unittest", "jest", "vitest", "mocha"})
 _OFTEN_THERE = {
-    "_pytest",
-    "pluggy",
-    "xdist",
-    "iniconfig",
-    "packaging",
-    "exceptiongroup",
-    "tomli",
-    "pygments",
-    "coverage",
-    "py",
+    *("_pytest", "pluggy", "xdist", "iniconfig", "packaging", "exceptiongroup", "tomli", "pygments", "coverage", "py"),
 }
 _SHADOWED = sys.stdlib_module_names | _OFTEN_THERE
 _HOOKS = re.compile(
