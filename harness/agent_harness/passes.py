@@ -66,7 +66,6 @@ def plan(parts: Parts, ask: Ask) -> ReviewPlan:
     diff = parts.repository.diff(base, head)
     found = hunks.parse(diff)
     role, whole = parts.role("reviewer").limits, parts.config.limits.limits
-    worst = min(role.nanousd, whole.nanousd)  # one conversation, with the story in it
     return ReviewPlan(
         base=base,
         head=head,
@@ -77,7 +76,7 @@ def plan(parts: Parts, ask: Ask) -> ReviewPlan:
         routes=parts.config.routes_of("reviewer"),
         limits=role,
         passes=ask.passes,
-        worst_nanousd=worst * ask.passes,
+        worst_nanousd=min(role.nanousd, whole.nanousd) * ask.passes,  # each one conversation, with the story in it
     )
 
 

@@ -186,8 +186,7 @@ class Life:
         return f"refs/harness/work/{self._item.id}/{self._claim.generation}"
 
     def _capture(self, base: str, tree: Path) -> Candidate:
-        began = self._parts.clock.monotonic()
-        name = self._work_ref
+        began, name = self._parts.clock.monotonic(), self._work_ref
         candidate = self._parts.repository.capture(base, tree, keep_as=name, message=self._item.title)
         told = {
             "tree": candidate.tree,
