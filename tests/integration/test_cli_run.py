@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,5 +122,10 @@ def test_the_demo_delivers(tmp_path):
     (run,) = told["runs"]
     assert git(Path(told["folder"]), "rev-parse", run["branch"]) == run["commit"]
     assert "recorded" in done.stderr and "+    share, left = divmod" in run["diff"]
+    shown = (Path(__file__).parents[2] / "README.md").read_text()  # what a recording settles, it shows as it is
+    turns = re.findall(r"^\[implementer \S+ \S+", shown, re.MULTILINE)
+    assert turns and all(one in done.stderr for one in turns)
+    tokens, nanousd = run["receipt"]["totals"]["tokens"], run["receipt"]["totals"]["nanousd"]
+    assert f"{tokens['input']} + {tokens['output']} tokens, {dollars(nanousd)}, " in shown
     for command in done.stderr.split("next, try:\n")[1].splitlines()[:2]:  # from any folder, the program on no path
         subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, check=True)
